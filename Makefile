@@ -1,0 +1,32 @@
+# Every target makes .venv and installs what it needs first; only Python >= 3.11 must be there.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/measure/native/*)
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/.installed
+	$(BIN)/gonogo demo
+
+test: .venv/.installed
+	$(BIN)/python -m pytest
+
+lint: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.installed
+	$(BIN)/python benchmarks/measure.py
+	$(BIN)/python benchmarks/error_scale.py
+
+# Re-installs when the metadata, the pins or the C sources change; Python sources are editable.
+.venv/.installed: $(SOURCES)
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "gonogo needs Python 3.11 or later"'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,test,lint]'
+	touch $@
+
+clean:
+	rm -rf .venv build src/*.egg-info src/gonogo/measure/*.so

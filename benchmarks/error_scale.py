@@ -1,0 +1,142 @@
+"""Reference ops → time of error_scale as a multiple of the plain float64 reference, one row per op."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from gonogo.measure.running_error import error_scale
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One reference with its inputs."""
+
+    name: str
+    reference: Callable[..., torch.Tensor]
+    inputs: list[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Medians of one workload, in seconds."""
+
+    name: str
+    reference_s: float
+    error_scale_s: float
+
+    @property
+    def ratio(self) -> float:
+        """How many references one error_scale costs."""
+        return self.error_scale_s / self.reference_s
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    e = torch.exp(x - x.amax(-1, keepdim=True))
+    return e / e.sum(-1, keepdim=True)
+
+
+def layernorm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    m = x.mean(-1, keepdim=True)
+    c = x - m
+    v = (c * c).mean(-1, keepdim=True)
+    return c * torch.rsqrt(v + 1e-5) * w + b
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5) @ v
+
+
+def make_workloads(device: str) -> list[Workload]:
+    torch.manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=torch.float64, device=device)
+
+    return [
+        Workload("softmax 4096×4096", softmax, [draw(4096, 4096)]),
+        Workload("layernorm 4096×4096", layernorm, [draw(4096, 4096), draw(4096), draw(4096)]),
+        Workload("matmul 1024³", torch.matmul, [draw(1024, 1024), draw(1024, 1024)]),
+        Workload("attention 8×1024×64", attention, [draw(8, 1024, 64) for _ in range(3)]),
+    ]
+
+
+def measure_seconds(call: Callable[[], object], device: str) -> float:
+    """Wall time of one call; on a GPU between two events, after the queue has drained."""
+    if device == "cpu":
+        started = time.perf_counter()
+        call()
+        return time.perf_counter() - started
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    begin.record()
+    call()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1000
+
+
+def measure_row(workload: Workload, *, device: str, repeats: int) -> Row:
+    """Medians over interleaved calls, so that a slow spell of the machine hits both alike."""
+    plain, scaled = [], []
+    for turn in range(repeats + 1):
+        once_plain = measure_seconds(lambda: workload.reference(*workload.inputs), device)
+        once_scaled = measure_seconds(lambda: error_scale(workload.reference, workload.inputs), device)
+        if turn:  # the first turn warms caches and allocators
+            plain.append(once_plain)
+            scaled.append(once_scaled)
+    return Row(workload.name, statistics.median(plain), statistics.median(scaled))
+
+
+def name_machine(device: str) -> str:
+    if device != "cpu":
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        named = [
+            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
+        ]
+        model = named[0] if named else model
+    return f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def format_table(rows: list[Row], machine: str, repeats: int) -> str:
+    lines = [
+        f"error_scale against its float64 reference on {machine}; median of {repeats}.",
+        "",
+        "| op | reference (ms) | error_scale (ms) | ratio |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.name} | {row.reference_s * 1e3:.1f} | {row.error_scale_s * 1e3:.1f} | {row.ratio:.2f} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    chosen = parser.parse_args()
+    rows = [
+        measure_row(workload, device=chosen.device, repeats=chosen.repeats)
+        for workload in make_workloads(chosen.device)
+    ]
+    table = format_table(rows, name_machine(chosen.device), chosen.repeats)
+    print(table)
+    if chosen.markdown:
+        chosen.markdown.write_text(table, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""Time and memory of measure and read → a table of ratios to torch in the same run.
+
+On a machine with a GPU the GPU half is printed, elsewhere the CPU half. Each figure is the median of
+interleaved repeats: the two sides of a ratio see the same state of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import gonogo
+
+HALF_AND_SINGLE = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+def time_side_by_side(jobs: dict[str, Callable[[], object]], repeats: int, cuda: bool) -> dict[str, float]:
+    """Median milliseconds of each job, run in turn."""
+    seen: dict[str, list[float]] = {name: [] for name in jobs}
+    for round_ in range(repeats + 2):  # two to warm up
+        for name, job in jobs.items():
+            if cuda:
+                torch.cuda.synchronize()
+            start = time.perf_counter()
+            job()
+            if cuda:
+                torch.cuda.synchronize()
+            if round_ > 1:
+                seen[name].append((time.perf_counter() - start) * 1e3)
+    return {name: statistics.median(times) for name, times in seen.items()}
+
+
+def make_pair(n: int, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(actual, expected rounded, expected in float64): a relative error of about 1e-3."""
+    generator = torch.Generator(device).manual_seed(0)
+    exact = torch.randn(n, dtype=torch.float64, device=device, generator=generator)
+    noise = torch.randn(n, dtype=torch.float32, device=device, generator=generator)
+    return (exact * (1 + 1e-3 * noise)).to(dtype), exact.to(dtype), exact
+
+
+class Table:
+    """Rows of work, time, baseline, ratio and what must hold."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str, str, str, str]] = []
+
+    def add(self, work: str, time_: str, baseline: str, ratio: str, must: str) -> None:
+        self.rows.append((work, time_, baseline, ratio, must))
+        print(f"{work:58} {time_:>12} {baseline:>30} {ratio:>8}   {must}", flush=True)
+
+    def markdown(self) -> str:
+        head = ["| work | time | baseline | ratio | must hold |", "|---|---:|---:|---:|---|"]
+        return "\n".join(head + ["| " + " | ".join(row) + " |" for row in self.rows])
+
+
+def bench_cpu(table: Table, log2_n: int) -> None:
+    n = 2**log2_n
+    torch.set_num_threads(2)
+    os.environ["GONOGO_NUM_THREADS"] = "2"
+    for name, dtype in HALF_AND_SINGLE.items():
+        actual, rounded, exact = make_pair(n, dtype, "cpu")
+        times = time_side_by_side(
+            {
+                "same": lambda a=actual, e=rounded: gonogo.measure(a, e, atol=1e-3),
+                "same allclose": lambda a=actual, e=rounded: torch.allclose(a, e),
+                "float64": lambda a=actual, e=exact: gonogo.measure(a, e, atol=1e-3),
+                "float64 allclose": lambda a=actual, e=exact: torch.allclose(a.double(), e),
+            },
+            repeats=9,
+            cuda=False,
+        )
+        add_ratio(table, f"measure {name}, CPU, 2^{log2_n}, 2 threads", times, "same", "allclose", 0.25)
+        add_ratio(table, f"measure {name} against float64, CPU, 2^{log2_n}", times, "float64", "allclose of doubles", 0.5)
+    small = np.random.default_rng(0).standard_normal(1000)
+    times = time_side_by_side(
+        {"measure": lambda: gonogo.measure(small.astype(np.float32), small)}, repeats=500, cuda=False
+    )
+    table.add("measure float32, CPU, 1,000 elements", f"{times['measure'] * 1e3:.0f} µs", "", "", "≤ 100 µs")
+
+
+def add_ratio(table: Table, work: str, times: dict[str, float], name: str, baseline: str, limit: float) -> None:
+    ours, theirs = times[name], times[f"{name} allclose"]
+    table.add(work, f"{ours:.2f} ms", f"{theirs:.2f} ms {baseline}", f"{ours / theirs:.3f}", f"≤ {limit}")
+
+
+MEMORY_PROBE = """
+import resource, sys, numpy as np, gonogo
+n = 2 ** int(sys.argv[1])
+actual = np.random.default_rng(0).standard_normal(n, np.float32)
+expected = actual * np.float32(1.001)
+gonogo.measure(actual[:2**20], expected[:2**20])
+gonogo.read(actual[:2**20], expected[:2**20], gauge="bound", scale=np.ones(2**20))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+gonogo.measure(actual, expected)
+gonogo.measure(actual.reshape(-1, 1024)[:, ::2], expected.reshape(-1, 1024)[:, ::2])
+gonogo.read(actual, expected, gauge="magnitude")
+gonogo.read(actual, expected, gauge="bound", scale=np.broadcast_to(np.float32(1), n))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+def bench_cpu_memory(table: Table) -> None:
+    for log2_n in (24, 28):
+        grown = subprocess.run(
+            [sys.executable, "-c", MEMORY_PROBE, str(log2_n)], check=True, capture_output=True, text=True
+        )
+        table.add(f"extra memory of measure and read, CPU, 2^{log2_n}", f"{float(grown.stdout):.0f} MB", "", "", "≤ 64 MB")
+
+
+def bench_gpu(table: Table, log2_n: int) -> None:
+    n = 2**log2_n
+    for name, dtype in HALF_AND_SINGLE.items():
+        actual, rounded, exact = make_pair(n, dtype, "cuda")
+        times = time_side_by_side(
+            {
+                "same": lambda a=actual, e=rounded: gonogo.measure(a, e, atol=1e-3),
+                "same allclose": lambda a=actual, e=rounded: torch.allclose(a, e),
+                "float64": lambda a=actual, e=exact: gonogo.measure(a, e, atol=1e-3),
+                "float64 allclose": lambda a=actual, e=exact: torch.allclose(a.double(), e),
+            },
+            repeats=15,
+            cuda=True,
+        )
+        add_ratio(table, f"measure {name}, GPU, 2^{log2_n}", times, "same", "allclose", 0.40)
+        add_ratio(table, f"measure {name} against float64, GPU, 2^{log2_n}", times, "float64", "allclose of doubles", 0.40)
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        gonogo.measure(actual, exact)
+        gonogo.measure(actual.view(-1, 1024)[:, ::2], exact.view(-1, 1024)[:, ::2])
+        grown = (torch.cuda.max_memory_allocated() - before) / 2**20
+        table.add(f"extra memory of measure {name}, GPU, 2^{log2_n}", f"{grown:.0f} MB", "", "", "≤ 64 MB")
+
+
+def bench_gpu_bound(table: Table, log2_n: int) -> None:
+    n = 2**log2_n
+    for name, dtype in HALF_AND_SINGLE.items():
+        actual, _, exact = make_pair(n, dtype, "cuda")
+        scale = exact.abs() * 4
+        size = n * (actual.element_size() + 16)
+        # A copy moves every byte twice: half as many bytes copied take as long as these take to read.
+        source = torch.empty(size // 2, dtype=torch.uint8, device="cuda")
+        target = torch.empty_like(source)
+        times = time_side_by_side(
+            {
+                "read": lambda a=actual, e=exact, s=scale: gonogo.read(a, e, gauge="bound", scale=s),
+                "copy": lambda t=target, s=source: t.copy_(s),
+            },
+            repeats=25,
+            cuda=True,
+        )
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        gonogo.read(actual, exact, gauge="bound", scale=scale)
+        grown = (torch.cuda.max_memory_allocated() - before) / 2**20
+        table.add(
+            f"read bound {name}, GPU, 2^{log2_n} (+{grown:.1f} MB)", f"{times['read']:.3f} ms",
+            f"{times['copy']:.3f} ms for the reads", f"{times['read'] / times['copy']:.2f}", "≤ 2",
+        )  # fmt: skip
+
+
+def count_small_launches(table: Table) -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    actual, _, exact = make_pair(1000, torch.float16, "cuda")
+    gonogo.measure(actual, exact)
+    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+        gonogo.measure(actual, exact)
+    launches = sum(e.count for e in trace.key_averages() if "Memcpy" not in e.key and "cuda" not in e.key)
+    times = time_side_by_side({"measure": lambda: gonogo.measure(actual, exact)}, repeats=200, cuda=True)
+    table.add("measure float16, GPU, 1,000 elements", f"{times['measure'] * 1e3:.0f} µs", f"{launches} launches", "", "≤ 3 launches")
+
+
+def describe_machine() -> str:
+    """Processor or GPU and the versions that matter."""
+    versions = f"torch {torch.__version__}, NumPy {np.__version__}, Python {platform.python_version()}"
+    if torch.cuda.is_available():
+        import triton
+
+        return f"an {torch.cuda.get_device_name()}, {versions}, triton {triton.__version__}"
+    from gonogo.measure import path_native
+
+    model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), platform.processor())  # fmt: skip
+    return f"{model}, {os.cpu_count()} cores, {versions}, native path {'/'.join(path_native.instruction_sets()) or 'absent'}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try the script itself")
+    options = parser.parse_args()
+    machine = describe_machine()
+    print(machine)
+    table = Table()
+    if torch.cuda.is_available():
+        count_small_launches(table)
+        bench_gpu(table, 22 if options.quick else 28)
+        bench_gpu_bound(table, 22 if options.quick else 26)
+    else:
+        bench_cpu(table, 20 if options.quick else 24)
+        if not options.quick:
+            bench_cpu_memory(table)
+    if options.markdown:
+        options.markdown.write_text(f"# measure and read\n\nMachine: {machine}.\nMade by: `python benchmarks/measure.py`.\n\n{table.markdown()}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Exceptions: every refusal of gonogo, with the facts in attributes and a message that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class GonogoError(Exception):
+    """Base of everything gonogo raises on purpose."""
+
+
+class InputError(GonogoError, ValueError):
+    """What was handed in cannot be measured; nothing was computed."""
+
+
+class ShapeMismatch(InputError):
+    """Actual and expected do not have the same shape; gonogo never broadcasts."""
+
+    def __init__(self, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
+        self.actual, self.expected = actual, expected
+        super().__init__(
+            f"shapes differ: actual {actual}, expected {expected}. "
+            "gonogo does not broadcast: reshape one of them to the other's shape"
+        )
+
+
+class UnsupportedDtype(InputError):
+    """Integer, boolean, complex or otherwise non-real data where floating point is measured."""
+
+    def __init__(self, role: str, dtype: str) -> None:
+        self.role, self.dtype = role, dtype
+        super().__init__(
+            f"{role} has dtype {dtype}; gonogo measures real floating point. "
+            "Cast it first if its values are meant as reals"
+        )
+
+
+class UnknownFormat(InputError):
+    """A floating-point format gonogo has no description of."""
+
+    def __init__(self, name: str, known: Sequence[str], *, role: str | None = None) -> None:
+        self.name, self.known, self.role = name, tuple(known), role
+        where = f"{role} has" if role else "there is an"
+        super().__init__(f"{where} unknown floating-point format {name!r}; known: {', '.join(known)}")
+
+
+class UnsupportedArray(InputError):
+    """An object that is not an array gonogo can read in place."""
+
+    def __init__(self, role: str, what: str) -> None:
+        self.role, self.what = role, what
+        super().__init__(
+            f"{role} is {what}; pass a dense NumPy array, a torch tensor, "
+            "or an object with __dlpack__ or __array__"
+        )
+
+
+class DeviceMismatch(InputError):
+    """Arrays of one measurement stand on more than one device."""
+
+    def __init__(self, devices: dict[str, str]) -> None:
+        self.devices = dict(devices)
+        listed = ", ".join(f"{role} on {device}" for role, device in devices.items())
+        super().__init__(f"arrays on two devices: {listed}. Move them to one device first")
+
+
+class BackendMissing(GonogoError, ImportError):
+    """The call needs a package that is not installed."""
+
+    def __init__(self, package: str, why: str) -> None:
+        self.package = package
+        super().__init__(f"{why} needs {package}, which is not installed. Run: pip install 'gonogo[torch]'")
+
+
+class BadTolerance(InputError):
+    """A tolerance that is negative or NaN."""
+
+    def __init__(self, name: str, value: float) -> None:
+        self.name, self.value = name, value
+        super().__init__(f"{name} is {value}; a tolerance is a number >= 0")
+
+
+class UnknownGauge(InputError):
+    """A gauge name that no file in measure/gauges answers to."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(f"there is no gauge {name!r}; known: {', '.join(known)}")
+
+
+class ScaleMissing(InputError):
+    """The gauge divides by the error scale S and none was given."""
+
+    def __init__(self, gauge: str) -> None:
+        self.gauge = gauge
+        super().__init__(
+            f"gauge {gauge!r} needs the error scale S of the op and got none. "
+            "Get it with: expected, scale = gonogo.error_scale(reference, inputs)"
+        )
+
+
+class BadScale(InputError):
+    """An error scale with the wrong shape, a negative element or a NaN."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        index: tuple[int, ...] | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.problem, self.index, self.shape = problem, index, shape
+        super().__init__(f"scale {problem}; S is one number >= 0 per element of the output")
+
+
+class NoErrorRule(GonogoError, NotImplementedError):
+    """The reference used a torch op the running-error mode has no rule for."""
+
+    def __init__(self, op: str, hint: str | None = None) -> None:
+        self.op = op
+        super().__init__(
+            f"no error rule for {op}: "
+            + (hint or "write the reference in primitive ops, or add a rule")
+            + f". To add one: gonogo.error_scale(..., rules={{'{op}': rule}}), where rule(ctx, op, args, kwargs) "
+            "returns (value, error); see gonogo/measure/running_error"
+        )
+
+
+class BadReference(InputError):
+    """A reference that does not return what error_scale can judge."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"reference {problem}")

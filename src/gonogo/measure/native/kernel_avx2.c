@@ -1,0 +1,14 @@
+/* The body for x86-64 with AVX2; empty elsewhere. */
+#include "gonogo.h"
+#ifdef GONOGO_X86
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC target("avx2")
+#endif
+#define ISA(name) name##_avx2
+#include "kernel.h"
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+#endif

@@ -1,0 +1,3 @@
+/* The body for whatever the compiler targets by default. */
+#define ISA(name) name##_portable
+#include "kernel.h"

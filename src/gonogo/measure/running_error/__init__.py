@@ -1,0 +1,48 @@
+"""Reference and inputs → expected output and error scale S, one rounding at a time.
+
+Every torch op of the reference runs once in float64 and carries beside its value a first-order bound of the
+rounding error a correct kernel would have made so far, in units of u_c. Inputs carry error 0: they were
+rounded before the kernel saw them. Invariants: the value is what the plain float64 reference computes, bit
+for bit (narrowing casts inside the reference are left out and charged to the error instead); the error is
+never negative and never NaN; an op without a rule raises, it never counts as exact.
+
+This module imports no torch: the machinery is imported on the first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gonogo.errors import BackendMissing
+from gonogo.schema import Contract
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Scaled = Tensor | tuple[Tensor, ...]
+
+__all__ = ["error_scale"]
+
+
+def error_scale(
+    reference: Callable[..., Any],
+    inputs: Sequence[Any] | Mapping[str, Any],
+    *,
+    contract: Contract = Contract(),  # noqa: B008 - frozen, so one shared default is safe
+    rules: Mapping[str, Callable[..., Any]] | None = None,
+) -> tuple[Scaled, Scaled]:
+    """Run `reference` in float64 and return its output and the error scale S of that output, in units of u_c.
+
+    >>> import torch
+    >>> expected, scale = error_scale(lambda x: x + x / 3, [torch.tensor([3.0, 6.0])])
+    >>> expected, scale
+    (tensor([4., 8.], dtype=torch.float64), tensor([ 5., 10.], dtype=torch.float64))
+    """
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise BackendMissing("torch", "gonogo.error_scale") from None
+    from gonogo.measure.running_error.trace import trace_reference
+
+    return trace_reference(reference, inputs, contract, rules or {})

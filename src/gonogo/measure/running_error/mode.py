@@ -1,0 +1,250 @@
+"""One torch op on tracked tensors → tracked results: finds the rule, applies it, lets nothing escape.
+
+A reference runs inside this mode, so every op passes here, also those on tensors the reference made itself.
+Floating tensors that carry an error are `Tracked`; what it made without arithmetic stays plain and exact;
+integers and booleans are plain, because a discrete value is either right or wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from gonogo.errors import NoErrorRule
+from gonogo.formats import FORMATS, get_format
+from gonogo.measure.running_error.accuracy import Accuracy, get_accuracy
+from gonogo.measure.running_error.companion import (
+    CONSTANT,
+    EXACT,
+    FUNCTIONAL_HINT,
+    PYTHON_HINT,
+    Error,
+    Tracked,
+    total,
+)
+from gonogo.schema import Contract
+
+Rule = Callable[..., tuple[Any, Any]]
+
+CORRECTLY_ROUNDED = frozenset(
+    {"aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.reciprocal", "aten.sqrt"}
+)
+
+
+class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The state of one error_scale call; rules get it as their first argument."""
+
+    def __init__(
+        self, contract: Contract, rules: Mapping[str, Rule], passive: frozenset[str], *, guarded: bool
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.contract = contract
+        self.unit = get_format(contract.accumulate, role="contract accumulate").unit_roundoff
+        self.rules = rules
+        self.passive = passive
+        """Ops that move or make exact values: on plain tensors they are left alone, views included."""
+        self.guarded = guarded
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else torch imports its compiler, about a second, only to keep it away from this mode.
+        return False
+
+    # What rules use.
+
+    def split(self, arg: Any) -> tuple[Any, Error]:
+        """Give the float64 value (or number) and the error of an op's argument."""
+        if isinstance(arg, Tracked):
+            return arg.value, arg.error
+        if isinstance(arg, Tensor) and arg.is_floating_point():
+            return arg.to(torch.float64), EXACT
+        if isinstance(arg, float):
+            # A kernel holds the constant in its own format: 0.01 is off by up to one u_c before any use.
+            return arg, Error(None, constant_ulps(arg, self.contract.accumulate))
+        return arg, EXACT
+
+    def values(self, args: Any) -> Any:
+        """Replace every tensor in a nest of arguments by its plain float64 value."""
+        return tree_map(lambda arg: self.split(arg)[0], args)
+
+    def accuracy(self, function: str) -> Accuracy:
+        """How well a kernel under this contract computes `function`."""
+        return get_accuracy(function, self.contract)
+
+    def growth(self, length: int) -> float:
+        """g(length) of the contract's summation."""
+        return self.contract.growth(max(length, 1))
+
+    def cast_ulps(self, fmt: str) -> float:
+        """Error of rounding to `fmt`, relative, in units of u_c."""
+        return get_format(fmt).unit_roundoff / self.unit
+
+    def run_primitive(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run `function`, written in primitive ops, on tracked arguments."""
+        with self:
+            return function(*args, **kwargs)
+
+    # The way of one op.
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Replace the op by its rule."""
+        kwargs = kwargs or {}
+        name = func._schema.name.replace("::", ".")
+        leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        tracked = any(isinstance(leaf, Tracked) for leaf in leaves)
+        if func._schema.is_mutable:
+            return self._write(func, name, args, kwargs, tracked=tracked)
+        if tracked:
+            return self._apply(func, name, args, kwargs)
+        return self._apply_plain(func, name, args, kwargs, leaves)
+
+    def _find_rule(self, func: Any, name: str) -> Rule:
+        rule = self.rules.get(str(func)) or self.rules.get(name)
+        if rule is None:
+            raise NoErrorRule(name, give_hint(func, name))
+        return rule
+
+    def _apply(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if func not in TO_PYTHON and name not in self.rules and str(func) not in self.rules:
+            decomposed = self.run_primitive(func.decompose, args, kwargs)
+            if decomposed is not NotImplemented:
+                return decomposed
+        value, error = self._find_rule(func, name)(self, func, args, kwargs)
+        aliased = any(made.alias_info is not None for made in func._schema.returns)
+        if aliased:
+            for leaf in tree_leaves((args, kwargs)):
+                if isinstance(leaf, Tracked):
+                    leaf.aliased = True
+        return self._wrap(value, error, aliased=aliased)
+
+    def _wrap(self, value: Any, error: Any, *, aliased: bool) -> Any:
+        if isinstance(value, (tuple, list)):
+            errors = error if isinstance(error, (tuple, list)) else [error] * len(value)
+            return type(value)(
+                self._wrap(one, its, aliased=aliased) for one, its in zip(value, errors, strict=True)
+            )
+        if not isinstance(value, Tensor) or not value.is_floating_point() or error is CONSTANT:
+            return value
+        error = error if isinstance(error, Error) else Error(error)
+        if error.extra is not None and error.extra.device != value.device:
+            error = Error(error.extra.to(value.device), error.ulps)
+        if self.guarded:
+            error = guard_error(value, error)
+        return Tracked(value.to(torch.float64), error, aliased=aliased)
+
+    def _apply_plain(self, func: Any, name: str, args: Any, kwargs: Any, leaves: list[Tensor]) -> Any:
+        """Apply an op to the reference's own constants: exact moves stay plain, arithmetic is tracked."""
+        if func in TO_PYTHON:
+            return func(*args, **kwargs)
+        if not leaves or name in self.passive:
+            if torch.Tag.nondeterministic_seeded in func.tags:
+                raise NoErrorRule(name, RANDOM_HINT)
+            return func(*args, **kwargs)
+        if not any(leaf.is_floating_point() for leaf in leaves):
+            made = func(*args, **kwargs)
+            floating = any(isinstance(one, Tensor) and one.is_floating_point() for one in tree_leaves(made))
+            if not floating or name == "aten._to_copy":
+                return made
+            # Integers divided, or fed to a function: torch would answer in its default dtype, float32.
+            args, kwargs = tree_map(widen_integer, (args, kwargs))
+        made = self._apply(func, name, args, kwargs)
+        return tree_map(lambda one: self._settle_constant(one, name), made)
+
+    def _settle_constant(self, made: Any, name: str) -> Any:
+        """Back to plain where the op made no rounding error; a kernel computes the same constant."""
+        if not isinstance(made, Tracked):
+            return made
+        if made.error.exact:
+            return made.value
+        # A correctly rounded op whose result is a value of the accumulate format was exact there too.
+        if name in CORRECTLY_ROUNDED and made.error.extra is None and made.error.ulps == 1:
+            narrow = getattr(torch, self.contract.accumulate)
+            if torch.equal(made.value.to(narrow).to(torch.float64), made.value):
+                return made.value
+        return made
+
+    def _write(self, func: Any, name: str, args: Any, kwargs: Any, *, tracked: bool) -> Any:
+        target: Any = args[0] if args else None
+        if not tracked:
+            if name in EXACT_WRITES or (isinstance(target, Tensor) and not target.is_floating_point()):
+                return func(*args, **kwargs)
+            raise NoErrorRule(name, FUNCTIONAL_HINT)
+        # Reached from inside torch's own composites only (rms_norm, cosine_similarity, ...): those write to
+        # temporaries that nothing else sees, so the functional rule's result can take their place.
+        functional = self.rules.get(name.removesuffix("_"))
+        alone = isinstance(target, Tracked) and not target.aliased and name.endswith("_")
+        if functional is None or not alone:
+            raise NoErrorRule(name, FUNCTIONAL_HINT)
+        packet = getattr(torch.ops.aten, name.removeprefix("aten.").removesuffix("_"))
+        value, error = functional(self, getattr(packet, func._overloadname), args, kwargs)
+        made = self._wrap(value, error, aliased=False)
+        if made.shape != target.shape:
+            raise NoErrorRule(name, FUNCTIONAL_HINT)
+        target.value, target.error = made.value, made.error
+        return target
+
+
+TO_PYTHON = frozenset({torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default})
+RANDOM_HINT = "it draws random numbers; draw them before the call and pass them as an input"
+
+
+def give_hint(func: Any, name: str) -> str | None:
+    """Say what to do about an op without a rule, where there is more to say than "use primitive ops"."""
+    if func in TO_PYTHON or name in ("aten.equal", "aten.is_nonzero", "aten.allclose"):
+        return PYTHON_HINT
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        return RANDOM_HINT
+    return None
+
+
+def widen_integer(leaf: Any) -> Any:
+    """Turn an integer or boolean tensor into float64; leave anything else."""
+    return leaf.to(torch.float64) if isinstance(leaf, Tensor) and not leaf.is_floating_point() else leaf
+
+
+@lru_cache(maxsize=1024)
+def constant_ulps(number: float, fmt: str) -> float:
+    """Say how far `number` is from its nearest value in `fmt`, relative, in units of its roundoff."""
+    held = get_format(fmt)
+    nearest = float(held.round(np.asarray(number)))
+    if number == 0 or not math.isfinite(number) or not math.isfinite(nearest):
+        return 0.0
+    return min(abs(number - nearest) / abs(number) / held.unit_roundoff, 1.0)
+
+
+def guard_error(value: Tensor, error: Error) -> Error:
+    """Take 0·inf as 0 in the error, and no error at all where the value is not finite."""
+    whole = total(value, error)
+    if whole is None:
+        return EXACT
+    whole = torch.where(value.isfinite(), whole, 0.0)
+    return Error(whole.nan_to_num_(nan=0.0, posinf=torch.inf))
+
+
+def narrow_format(dtype: torch.dtype) -> str:
+    """Name a torch floating dtype as gonogo does."""
+    name = str(dtype).removeprefix("torch.")
+    return name if name in FORMATS else get_format(name).name
+
+
+def name_ops(*short: str) -> list[str]:
+    """Put the namespace of torch's own ops before their short names."""
+    return [f"aten.{name}" for name in short]
+
+
+EXACT_WRITES = frozenset(
+    name_ops(
+        "copy_", "fill_", "zero_", "masked_fill_", "triu_", "tril_", "index_put_", "index_fill_", "scatter_",
+        "index_copy_", "neg_", "abs_", "fill_diagonal_", "masked_scatter_", "resize_", "t_", "transpose_",
+        "squeeze_", "unsqueeze_", "_index_put_impl_",
+    )
+)  # fmt: skip
+"""In-place ops that round nothing: a reference may build its constant masks with them."""

@@ -1,0 +1,150 @@
+"""Sums, products, quotients and powers of elements → value and error, relative parts kept as numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gonogo.errors import NoErrorRule
+from gonogo.measure.running_error.companion import Error, join, magnitude, times, total
+from gonogo.measure.running_error.mode import Rule, RunningErrorMode
+
+Pair = tuple[Tensor, Error]
+
+
+def add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """Add or subtract: E(a) + |alpha|·E(b) + |out|; rsub with the terms the other way round."""
+    (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
+    alpha = args[2] if len(args) > 2 else kwargs.get("alpha", 1)
+    value = op(a, b, *args[2:], **kwargs)
+    first, second = total(a, err_a), total(b, err_b)
+    if alpha in (1, -1):
+        return value, Error(join(first, second, err_a.extra, err_b.extra), 1.0)
+    # rsub scales its first argument. |alpha·term| is one more rounding.
+    reverse = getattr(op, "__name__", "").startswith("rsub")
+    scaled = a if reverse else b
+    rounding = times(torch.as_tensor(magnitude(scaled), dtype=torch.float64), alpha)
+    if reverse:
+        first = times(first, alpha)
+    else:
+        second = times(second, alpha)
+    return value, Error(join(rounding, join(first, second, err_a.extra, err_b.extra)), 1.0)
+
+
+def mul(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """a·b: E(a)|b| + E(b)|a| + |out|."""
+    (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
+    value = op(a, b, **kwargs)
+    if a is b:
+        return value, Error(times(double(err_a.extra), a), 2 * err_a.ulps + 1)
+    extra = join(times(err_a.extra, b), times(err_b.extra, a))
+    return value, Error(extra, err_a.ulps + err_b.ulps + 1)
+
+
+def double(error: Tensor | None) -> Tensor | None:
+    """2·error."""
+    return None if error is None else 2 * error
+
+
+def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """a/b: (E(a) + |out|E(b))/|b| + |out|; a whole-number quotient only of exact operands."""
+    (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
+    value = op(a, b, **kwargs)
+    if kwargs.get("rounding_mode") is not None:
+        if not (err_a.exact and err_b.exact):
+            raise NoErrorRule(f"aten.div (rounding_mode={kwargs['rounding_mode']!r})", JUMP_HINT)
+        return value, Error()
+    ulps = err_a.ulps + err_b.ulps + ctx.accuracy("div").relative
+    if err_a.extra is None and err_b.extra is None:
+        return value, Error(None, ulps)
+    weight = magnitude(b)
+    first = None if err_a.extra is None else err_a.extra / weight
+    second = None if err_b.extra is None else times(err_b.extra / weight, value)
+    return value, Error(join(first, second), ulps)
+
+
+JUMP_HINT = (
+    "a rounding error of any size can move it by a whole step, which no first-order scale covers; "
+    "compare the value before the step, or pass the discrete value as an input"
+)
+
+
+def negate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """Keep E: −a and |a| round nothing."""
+    a, err = ctx.split(args[0])
+    return op(a), err
+
+
+def square_root(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """Take √a: E/(2√a), at most √E where a is lost in its own error, + κ|out|."""
+    a, err = ctx.split(args[0])
+    value = op(a)
+    ulps = err.ulps / 2 + ctx.accuracy("sqrt").relative
+    if err.extra is None:
+        return value, Error(None, ulps)
+    # |√(a+δ) − √a| ≤ √|δ|, in units of u_c √(E·u_c)/u_c: finite where the first-order term divides by 0.
+    extra = torch.minimum(err.extra / (2 * value), torch.sqrt(err.extra / ctx.unit))
+    return value, Error(extra, ulps)
+
+
+def raise_fixed(ctx: RunningErrorMode, value: Tensor, a: Tensor, err: Error, power: float) -> Pair:
+    """a^power for a known power: |power|·|a|^(power−1)·E + κ|out|."""
+    # x², 1/x and √x are one rounding, x³ two; the rest is a library call.
+    roundings = {0.0: 0.0, 1.0: 0.0, 2.0: 1.0, 3.0: 2.0, -1.0: ctx.accuracy("reciprocal").relative}
+    roundings |= {0.5: ctx.accuracy("sqrt").relative, -0.5: ctx.accuracy("rsqrt").relative, -2.0: 2.0}
+    ulps = abs(power) * err.ulps + roundings.get(float(power), ctx.accuracy("pow").relative)
+    if err.extra is None or power == 0:
+        return value, Error(None, ulps)
+    if power == 1:
+        return value, Error(err.extra, ulps)
+    slope = a if power == 2 else torch.pow(a, power - 1)
+    return value, Error(times(err.extra * abs(power), slope), ulps)
+
+
+def power_rule(fixed: float) -> Rule:
+    """Rule of an op that is a fixed power of its argument."""
+
+    def rule(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+        a, err = ctx.split(args[0])
+        return raise_fixed(ctx, op(a), a, err, fixed)
+
+    return rule
+
+
+def power(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """a^b: |b·out/a|·E(a) + |out·log a|·E(b) + κ|out|, and the rounding of b·log2(a) under fast math."""
+    (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
+    value = op(a, b)
+    if not isinstance(b, Tensor):
+        return raise_fixed(ctx, value, a, err_a, float(b))
+    if err_b.exact and b.dim() == 0 and b.device.type == "cpu":
+        return raise_fixed(ctx, value, a, err_a, float(b))
+    base = a if isinstance(a, Tensor) else torch.tensor(float(a), dtype=torch.float64, device=b.device)
+    first = None
+    if err_a.extra is not None:
+        first = times(err_a.extra, b * torch.pow(base, b - 1))
+    log_error = total(b, err_b)
+    second = None if log_error is None else times(log_error, value * torch.log(base.abs()))
+    extra = join(first, second)
+    if err_a.ulps:
+        extra = join(extra, times(torch.tensor(err_a.ulps, dtype=torch.float64, device=b.device), b * value))
+    if ctx.contract.fast_math:
+        extra = join(extra, (value * b * torch.log(base.abs())).abs_())
+    return value, Error(extra, ctx.accuracy("pow").relative)
+
+
+ARITHMETIC: dict[str, Rule] = {
+    "aten.add": add,
+    "aten.sub": add,
+    "aten.rsub": add,
+    "aten.mul": mul,
+    "aten.div": div,
+    "aten.neg": negate,
+    "aten.abs": negate,
+    "aten.sqrt": square_root,
+    "aten.reciprocal": power_rule(-1.0),
+    "aten.rsqrt": power_rule(-0.5),
+    "aten.pow": power,
+}

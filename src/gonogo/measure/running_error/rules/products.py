@@ -1,0 +1,149 @@
+"""Matrix products, convolutions, pooling → value and error op(|A|,E(B)) + op(E(A),|B|) + g(K)·op(|A|,|B|)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gonogo.measure.running_error.companion import Error, join, magnitude, spread_out, times, total
+from gonogo.measure.running_error.mode import Rule, RunningErrorMode
+
+Pair = tuple[Tensor, Error]
+Bilinear = Callable[[Tensor, Tensor], Tensor]
+
+TF32_ROUNDOFF = 2.0**-11
+"""Unit roundoff of tf32: 11 significant bits."""
+
+
+def product_error(
+    ctx: RunningErrorMode, apply: Bilinear, a: Tensor, err_a: Error, b: Tensor, err_b: Error, length: int
+) -> Tensor:
+    """Bound a bilinear op over `length` terms by applying it once more, twice where both operands have E."""
+    relative = ctx.growth(length) + err_a.ulps + err_b.ulps
+    if ctx.contract.products == "tf32":
+        relative += 2 * TF32_ROUNDOFF / ctx.unit
+    if ctx.contract.intermediate is not None:
+        # Only what the kernel computed is cast; inputs have their format already.
+        computed = (not err_a.exact) + (not err_b.exact)
+        relative += computed * ctx.cast_ulps(ctx.contract.intermediate)
+    weight_a, weight_b = a.abs(), b.abs()
+    if err_a.extra is None and err_b.extra is not None:
+        return apply(weight_a, weight_b.mul_(relative).add_(err_b.extra))
+    second = None
+    if err_b.extra is not None:
+        second = apply(weight_a, spread_out(err_b.extra, b.shape))
+    weight_a.mul_(relative)
+    if err_a.extra is not None:
+        weight_a.add_(err_a.extra)
+    return join(apply(weight_a, weight_b), second)  # type: ignore[return-value]
+
+
+def multiply(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """mm, bmm, mv, dot."""
+    (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
+    value = op(a, b)
+    return value, Error(product_error(ctx, op, a, err_a, b, err_b, a.shape[-1]))
+
+
+def multiply_add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """addmm, baddbmm, addmv: the product's error, the bias's, and one rounding of their sum."""
+    (bias, err), (a, err_a), (b, err_b) = (ctx.split(arg) for arg in args[:3])
+    beta, alpha = read_factors(args[3:], kwargs)
+    value = op(bias, a, b, beta=beta, alpha=alpha)
+    error = product_error(ctx, torch.matmul, a, err_a, b, err_b, a.shape[-1])
+    if alpha != 1:
+        # |alpha|, and one rounding more of the product's result.
+        error.mul_(abs(alpha)).add_(torch.matmul(a, b).abs_().mul_(abs(alpha)))
+    own = total(bias, err)
+    if beta != 1:
+        own = join(times(own, beta), magnitude(bias) * abs(beta))
+    return value, Error(join(error, own), 1.0)
+
+
+def read_factors(rest: Any, kwargs: Any) -> tuple[float, float]:
+    """Beta and alpha of the addmm family."""
+    given = dict(zip(("beta", "alpha"), rest, strict=False)) | kwargs
+    return given.get("beta", 1), given.get("alpha", 1)
+
+
+def convolve(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """Convolution of any rank, grouped or transposed; K = input channels of a group × kernel elements."""
+    (x, err_x), (weight, err_w) = ctx.split(args[0]), ctx.split(args[1])
+    bias, err = ctx.split(args[2])
+    settings = args[3:]
+    value = op(x, weight, bias, *settings)
+    transposed, groups = settings[3], settings[5]
+    channels = weight.shape[0] // groups if transposed else weight.shape[1]
+    length = channels * math.prod(weight.shape[2:])
+
+    def apply(a: Tensor, b: Tensor) -> Tensor:
+        convolved: Tensor = op(a, b, None, *settings)
+        return convolved
+
+    error = product_error(ctx, apply, x, err_x, weight, err_w, length)
+    if bias is None:
+        return value, Error(error)
+    own = total(bias, err)
+    if own is not None:
+        own = own.reshape(-1, *[1] * (weight.dim() - 2))
+    return value, Error(join(error, own), 1.0)
+
+
+def pool_average(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """avg_pool: a mean over the window: op(E) + g(n)·op(|x|)."""
+    x, err = ctx.split(args[0])
+    rank = int(op._schema.name[-2])
+    size = args[1]
+    window = math.prod(size) if len(size) == rank else size[0] ** rank
+    weighed = x.abs().mul_(ctx.growth(window) + err.ulps)
+    if err.extra is not None:
+        weighed.add_(err.extra)
+    return op(x, *args[1:], **kwargs), Error(op(weighed, *args[1:], **kwargs))
+
+
+def pool_average_adaptive(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """adaptive_avg_pool: a mean over windows of at most ⌈in/out⌉ + 1 each way."""
+    x, err = ctx.split(args[0])
+    window = math.prod(
+        math.ceil(full / out) + 1 for full, out in zip(x.shape[-len(args[1]) :], args[1], strict=True)
+    )
+    weighed = x.abs().mul_(ctx.growth(window) + err.ulps)
+    if err.extra is not None:
+        weighed.add_(err.extra)
+    return op(x, *args[1:]), Error(op(weighed, *args[1:]))
+
+
+def pool_maximum(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """max_pool: the E of the element each window chose."""
+    x, err = ctx.split(args[0])
+    values, indices = op(x, *args[1:], **kwargs)
+    if err.extra is None:
+        return (values, indices), (err, Error())
+    rank = int(op._schema.name.removesuffix("_with_indices")[-2])
+    flat = spread_out(err.extra, x.shape).flatten(-rank)
+    return (values, indices), (
+        Error(flat.gather(-1, indices.flatten(-rank)).reshape(values.shape), err.ulps),
+        Error(),
+    )
+
+
+PRODUCTS: dict[str, Rule] = {
+    "aten.mm": multiply,
+    "aten.bmm": multiply,
+    "aten.mv": multiply,
+    "aten.dot": multiply,
+    "aten.addmm": multiply_add,
+    "aten.baddbmm": multiply_add,
+    "aten.addmv": multiply_add,
+    "aten.convolution": convolve,
+    "aten.avg_pool2d": pool_average,
+    "aten.avg_pool3d": pool_average,
+    "aten._adaptive_avg_pool2d": pool_average_adaptive,
+    "aten._adaptive_avg_pool3d": pool_average_adaptive,
+    "aten.max_pool2d_with_indices": pool_maximum,
+    "aten.max_pool3d_with_indices": pool_maximum,
+}

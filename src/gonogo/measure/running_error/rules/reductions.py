@@ -1,0 +1,145 @@
+"""Sums, means, cumulative sums and extremes along dimensions → value and error op(E) + g(n)·op(|x|)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gonogo.errors import NoErrorRule
+from gonogo.measure.running_error.companion import EXACT, Error, join, spread_out, total
+from gonogo.measure.running_error.mode import Rule, RunningErrorMode
+
+Pair = tuple[Tensor, Error]
+
+
+def add_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """sum, mean over n: op(E) + g(n)·op(|x|)."""
+    x, err = ctx.split(args[0])
+    rest, named = args[1:], keep_wide(kwargs)
+    value = op(x, *rest, **named)
+    length = x.numel() // max(value.numel(), 1)
+    if not x.is_floating_point():
+        return value, Error(None, ctx.growth(length))
+    weight = ctx.growth(length) + err.ulps
+    absolute = add_magnitudes(x, value, rest, named)
+    if op_name(op) == "mean":
+        weight /= max(length, 1)
+    extra = None if err.extra is None else op(spread_out(err.extra, x.shape), *rest, **named)
+    return value, Error(join(absolute.mul_(weight), extra))
+
+
+def add_magnitudes(x: Tensor, value: Tensor, rest: Any, named: Any) -> Tensor:
+    """Σ|x| with the shape of `value`, in one pass: the 1-norm needs no |x| in memory."""
+    dims = rest[0] if rest else named.get("dim")
+    keepdim = rest[1] if len(rest) > 1 else named.get("keepdim", False)
+    dims = list(range(x.dim())) if dims is None or dims == [] else dims
+    if x.dim() == 0:
+        return x.abs()
+    summed: Tensor = torch.linalg.vector_norm(x, 1, dims, keepdim)
+    return summed.reshape(value.shape)
+
+
+def keep_wide(kwargs: Any) -> Any:
+    """Keyword arguments with a floating dtype replaced by float64: a sum's result is not rounded here."""
+    dtype = kwargs.get("dtype")
+    narrow = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    return {**kwargs, "dtype": torch.float64} if narrow else kwargs
+
+
+def op_name(op: Any) -> str:
+    """Short name of an aten op: mean for aten.mean.dim."""
+    name: str = op._schema.name if hasattr(op, "_schema") else op.__name__
+    return name.split("::")[-1]
+
+
+def accumulate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """Cumsum over n: cumsum(E) + g(n)·cumsum|x|."""
+    x, err = ctx.split(args[0])
+    rest, named = args[1:], keep_wide(kwargs)
+    value = op(x, *rest, **named)
+    dim = rest[0] if rest else named["dim"]
+    length = x.shape[dim] if x.dim() else 1
+    weighed = x.abs().mul_(ctx.growth(length) + err.ulps)
+    if err.extra is not None:
+        weighed.add_(err.extra)
+    return value, Error(op(weighed, *rest, **named))
+
+
+def multiply_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """Prod of n, cumprod: n roundings each way; refused where factors carry more than relative error."""
+    x, err = ctx.split(args[0])
+    value = op(x, *args[1:], **keep_wide(kwargs))
+    if err.extra is not None:
+        raise NoErrorRule(f"aten.{op_name(op)} (of factors with an absolute error)", "write the product out")
+    length = x.numel() // max(value.numel(), 1) if op_name(op) == "prod" else x.shape[args[1]]
+    return value, Error(None, length * err.ulps + max(length - 1, 0))
+
+
+def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """amax, max and kin, whole or along dimensions: the selected E, the largest among ties."""
+    x, err = ctx.split(args[0])
+    made = op(x, *args[1:], **kwargs)
+    value = made[0] if isinstance(made, tuple) else made
+    error = Error(None, err.ulps)
+    if err.extra is not None:
+        dims = args[1] if len(args) > 1 else kwargs.get("dim")
+        keepdim = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
+        dims = tuple(range(x.dim())) if dims is None or dims == [] else dims
+        kept = value if keepdim or not x.dim() else restore_dims(value, x, dims)
+        extra = torch.where(x == kept, spread_out(err.extra, x.shape), 0.0)
+        error = Error(torch.amax(extra, dims, keepdim).reshape(value.shape) if x.dim() else extra, err.ulps)
+    return made, (error, EXACT) if isinstance(made, tuple) else error
+
+
+def restore_dims(value: Tensor, x: Tensor, dims: Any) -> Tensor:
+    """`value` with the reduced dimensions back, of size 1."""
+    reduced = {dim % x.dim() for dim in (dims if isinstance(dims, (tuple, list)) else (dims,))}
+    return value.reshape([1 if dim in reduced else size for dim, size in enumerate(x.shape)])
+
+
+def pick_ranked(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """sort, topk, kthvalue, median, cummax: values with the errors of the positions they came from."""
+    x, err = ctx.split(args[0])
+    made = op(x, *args[1:], **kwargs)
+    if isinstance(made, Tensor):  # median of all elements, without a position
+        whole = total(x, err)
+        if whole is None:
+            return made, EXACT
+        return made, Error(torch.where(x == made, spread_out(whole, x.shape), 0.0).amax())
+    values, indices = made
+    if err.extra is None or not x.dim():
+        return made, (err, EXACT)
+    dim = read_dim(op, args, kwargs)
+    kept = indices if indices.dim() == x.dim() else indices.unsqueeze(dim)
+    extra = torch.gather(spread_out(err.extra, x.shape), dim, kept).reshape(values.shape)
+    return made, (Error(extra, err.ulps), EXACT)
+
+
+def read_dim(op: Any, args: Any, kwargs: Any) -> int:
+    """Read the `dim` argument of an op by its schema."""
+    for position, declared in enumerate(op._schema.arguments):
+        if declared.name == "dim":
+            given = args[position] if position < len(args) else kwargs.get("dim", declared.default_value)
+            return int(given)
+    return -1
+
+
+REDUCTIONS: dict[str, Rule] = {
+    "aten.sum": add_up,
+    "aten.mean": add_up,
+    "aten.cumsum": accumulate,
+    "aten.prod": multiply_up,
+    "aten.cumprod": multiply_up,
+    "aten.amax": pick_extreme,
+    "aten.amin": pick_extreme,
+    "aten.max": pick_extreme,
+    "aten.min": pick_extreme,
+    "aten.sort": pick_ranked,
+    "aten.topk": pick_ranked,
+    "aten.kthvalue": pick_ranked,
+    "aten.median": pick_ranked,
+    "aten.cummax": pick_ranked,
+    "aten.cummin": pick_ranked,
+}

@@ -1,0 +1,75 @@
+"""Elementary functions of one argument → value and error |f′(x)|·E(x) + κ|out|, from exact derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gonogo.measure.running_error.companion import Error, covers, join, total
+from gonogo.measure.running_error.mode import Rule, RunningErrorMode
+
+Slope = Callable[[Tensor, Tensor], Tensor]
+
+SLOPES: dict[str, Slope] = {
+    # |f′| from argument and value; never written to, so it may be the value itself.
+    "exp": lambda x, y: y,
+    "exp2": lambda x, y: y * math.log(2),
+    "expm1": lambda x, y: y + 1,
+    "log": lambda x, y: x.abs().reciprocal_(),
+    "log2": lambda x, y: (x.abs() * math.log(2)).reciprocal_(),
+    "log10": lambda x, y: (x.abs() * math.log(10)).reciprocal_(),
+    "log1p": lambda x, y: (1 + x).abs_().reciprocal_(),
+    "sigmoid": lambda x, y: y * torch.sigmoid(-x),
+    # cosh⁻² keeps its digits where 1 − tanh² has lost them.
+    "tanh": lambda x, y: torch.cosh(x).square_().reciprocal_(),
+    "sin": lambda x, y: x.cos().abs_(),
+    "cos": lambda x, y: x.sin().abs_(),
+    "tan": lambda x, y: 1 + y * y,
+    "sinh": lambda x, y: x.cosh(),
+    "cosh": lambda x, y: x.sinh().abs_(),
+    "asin": lambda x, y: (1 - x * x).rsqrt_(),
+    "acos": lambda x, y: (1 - x * x).rsqrt_(),
+    "atan": lambda x, y: (1 + x * x).reciprocal_(),
+    "asinh": lambda x, y: (1 + x * x).rsqrt_(),
+    "acosh": lambda x, y: (x * x - 1).rsqrt_(),
+    "atanh": lambda x, y: (1 - x * x).abs_().reciprocal_(),
+    "erf": lambda x, y: (-x * x).exp_().mul_(2 / math.sqrt(math.pi)),
+    "erfc": lambda x, y: (-x * x).exp_().mul_(2 / math.sqrt(math.pi)),
+}
+
+
+def smooth_rule(function: str) -> Rule:
+    """Rule of one elementary function."""
+    slope = SLOPES[function]
+
+    def rule(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
+        x, err = ctx.split(args[0])
+        accuracy = ctx.accuracy(function)
+        value = op(x)
+        carried = total(x, Error(err.extra, err.ulps + accuracy.argument))
+        if carried is not None:
+            steep = slope(x, value)
+            fresh = carried is not err.extra and covers(carried, steep)
+            carried = carried.mul_(steep) if fresh else carried * steep
+        if accuracy.absolute:
+            own = value.new_full((), accuracy.absolute)
+            carried = join(carried, own, err.extra)
+        return value, Error(carried, accuracy.relative)
+
+    return rule
+
+
+def sigmoid(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
+    """σ as kernels make it, 1/(1 + e^−x): the error of −x in e^−x counts (1 − σ)(1 + |x|)·|out| more."""
+    x, _ = ctx.split(args[0])
+    value, error = smooth_rule("sigmoid")(ctx, op, args, kwargs)
+    inner = (x.abs() + 1).mul_(SLOPES["sigmoid"](x, value))
+    return value, Error(join(inner, error.extra), error.ulps)
+
+
+SMOOTH: dict[str, Rule] = {f"aten.{function}": smooth_rule(function) for function in SLOPES}
+SMOOTH["aten.sigmoid"] = sigmoid

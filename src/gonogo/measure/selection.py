@@ -1,0 +1,201 @@
+"""Counting passes over unsorted errors → exact order statistics, in bounded memory.
+
+A sorted sample brackets each wanted rank. One pass counts what lies below each bracket and keeps what lies
+inside; the counts then prove whether the bracket holds its rank. A bracket that misses, or holds more than
+fits, is narrowed by what the pass has shown, so the result is exact whatever the sample was like: a bad sample
+costs passes, never digits. Ties, which rounded outputs are full of, get brackets of a single value and need no
+keeping.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gonogo.measure.partials import EMPTY_BRACKET, N_BRACKETS, Bracket, Caught
+
+Floats = npt.NDArray[np.float64]
+RunPass = Callable[[Sequence[Bracket]], Sequence[Caught]]
+SelectKept = Callable[[Any, Sequence[int]], Sequence[float]]
+
+KEEP_ALL = 2**16
+"""Up to so many errors are all kept and selected from directly: half a megabyte."""
+HOST_CAPACITY = 2**20
+"""Errors a bracket may keep on the host: 8 MiB."""
+SPREAD = 4.0
+"""Half-width of a bracket in standard deviations of a sample rank: missed about once in 10^4 passes."""
+
+
+def sample_size(count: int) -> int:
+    """Sample whose brackets fit HOST_CAPACITY in one pass below 2^28 errors, and in two beyond."""
+    return min(max(count >> 8, 2**16), 2**20, count)
+
+
+def stratified_positions(count: int, size: int) -> npt.NDArray[np.int64]:
+    """One position in each of `size` equal strata of range(count), at a fixed pseudo-random place.
+
+    A plain stride would meet the same columns in every row of a power-of-two matrix.
+    """
+    return ((np.arange(size) + _jitter(size)) * (count / size)).astype(np.int64)
+
+
+_JITTER: dict[int, Floats] = {}
+
+
+def _jitter(size: int) -> Floats:
+    if size not in _JITTER:
+        _JITTER.clear()
+        _JITTER[size] = np.random.Generator(np.random.Philox(0)).random(size)
+    return _JITTER[size]
+
+
+def select_on_host(values: Floats, ranks: Sequence[int]) -> list[float]:
+    """Values at 0-based `ranks` of an unsorted array."""
+    ordered = np.partition(values, ranks)
+    return [float(ordered[rank]) for rank in ranks]
+
+
+def find_ranks(
+    ranks: Sequence[Sequence[int]],
+    count: int,
+    run_pass: RunPass,
+    draw_sample: Callable[[], Floats],
+    select_kept: SelectKept = select_on_host,
+    capacity: int = HOST_CAPACITY,
+    sample_weight: int = 1,
+) -> dict[int, float]:
+    """Exact values of the errors at 0-based `ranks`, given in up to three groups of neighbours.
+
+    The sample is sorted; each of its entries stands for `sample_weight` drawn ones.
+    """
+    search = _Search(count, select_kept, capacity)
+    if count <= KEEP_ALL:
+        search.learn([Bracket(0.0, math.inf, 1, count)], run_pass, [[rank for group in ranks for rank in group]])
+        return search.found
+    samples = [(draw_sample(), sample_weight)] * len(ranks)
+    tried: list[set[tuple[float, float]]] = [set() for _ in ranks]
+    while any(rank not in search.found for group in ranks for rank in group):
+        open_ranks = [[rank for rank in group if rank not in search.found] for group in ranks]
+        brackets = [
+            search.place_bracket(group, *samples[i], tried[i]) if group else EMPTY_BRACKET
+            for i, group in enumerate(open_ranks)
+        ]
+        kept = search.learn(brackets, run_pass, open_ranks)
+        samples = [(fresh, 1) if fresh is not None else old for fresh, old in zip(kept, samples, strict=True)]
+    return search.found
+
+
+class _Search:
+    """What the passes so far have proved: cuts with the number of errors below each, and ranks found."""
+
+    def __init__(self, count: int, select_kept: SelectKept, capacity: int) -> None:
+        self.cuts = [0.0]
+        self.counts = [0]
+        self.count = count
+        self.found: dict[int, float] = {}
+        self.select_kept = select_kept
+        self.capacity = capacity
+
+    def place_bracket(
+        self, ranks: Sequence[int], sample: Floats, weight: int, tried: set[tuple[float, float]]
+    ) -> Bracket:
+        """The bracket in which `ranks` most likely lie, given a sorted sample of errors around them."""
+        low, below_low, high, below_high = self._known_interval(ranks[0])
+        inside = sample[np.searchsorted(sample, low) : np.searchsorted(sample, high)]
+        population = below_high - below_low
+        size = len(inside)
+        first, last = 0, size - 1
+        if size:
+            first = _sample_rank((ranks[0] - below_low) / population, size, weight, -SPREAD)
+            last = _sample_rank((ranks[-1] + 1 - below_low) / population, size, weight, SPREAD)
+            low, high = _tighten(inside, first, last, low, high)
+        if (low, high) in tried:
+            low = float(inside[size // 2])  # no narrower by sampling: any error met inside splits it
+            high = math.nextafter(low, math.inf)
+        tried.add((low, high))
+        if high == math.nextafter(low, math.inf):
+            return Bracket(low, high)  # one value: counting is enough
+        expected = population * min(1.0, (last - first + 2) / size if size else 1.0)
+        stride = math.ceil(expected * 1.25 / self.capacity)
+        return Bracket(low, high, stride, min(self.capacity, int(expected / stride * 1.25) + 1024))
+
+    def _known_interval(self, rank: int) -> tuple[float, int, float, int]:
+        at = bisect_right(self.counts, rank) - 1
+        if at + 1 < len(self.cuts):
+            return self.cuts[at], self.counts[at], self.cuts[at + 1], self.counts[at + 1]
+        return self.cuts[at], self.counts[at], math.inf, self.count
+
+    def learn(
+        self, brackets: Sequence[Bracket], run_pass: RunPass, ranks: Sequence[Sequence[int]]
+    ) -> list[Floats | None]:
+        """Run one pass; note its cuts, settle the ranks it decides, return what it kept of undecided ones."""
+        padded = [*brackets, *[EMPTY_BRACKET] * (N_BRACKETS - len(brackets))]
+        caught = run_pass(padded)
+        undecided: list[Floats | None] = []
+        for bracket, catch in zip(padded, caught, strict=True):
+            self._add_cut(bracket.low, catch.below_low)
+            self._add_cut(bracket.high, catch.below_high)
+        for bracket, catch, group in zip(brackets, caught, ranks, strict=False):
+            inside = [rank for rank in group if catch.below_low <= rank < catch.below_high]
+            complete = bracket.stride == 1 and len(catch.values) == catch.below_high - catch.below_low
+            if inside and bracket.capacity == 0:
+                self.found.update(dict.fromkeys(inside, bracket.low))
+            elif inside and complete:
+                values = self.select_kept(catch.values, [rank - catch.below_low for rank in inside])
+                self.found.update(zip(inside, values, strict=True))
+            finite = self._below_infinity()
+            self.found.update({rank: math.inf for rank in group if finite is not None and rank >= finite})
+            narrower = inside and not complete and bracket.capacity and len(catch.values)
+            undecided.append(np.sort(np.asarray(catch.values)) if narrower else None)
+        return undecided
+
+    def _add_cut(self, cut: float, below: int) -> None:
+        at = bisect_left(self.cuts, cut)
+        if at == len(self.cuts) or self.cuts[at] != cut:
+            self.cuts.insert(at, cut)
+            self.counts.insert(at, below)
+
+    def _below_infinity(self) -> int | None:
+        return self.counts[-1] if self.cuts[-1] == math.inf else None
+
+
+def _sample_rank(fraction: float, size: int, weight: int, deviations: float) -> int:
+    """Sample rank of a population fraction, moved by so many standard deviations of its binomial spread."""
+    fraction = min(max(fraction, 0.0), 1.0)
+    spread = deviations * math.sqrt(size * fraction * (1 - fraction) / weight) + math.copysign(1.0, deviations)
+    return round(fraction * size + spread)
+
+
+def _tighten(sample: Floats, first: int, last: int, low: float, high: float) -> tuple[float, float]:
+    """[low, high) narrowed to sample ranks first … last; a tie at an end is left out, or taken alone."""
+    size = len(sample)
+    bottom = float(sample[first]) if first >= 0 else None
+    top = float(sample[last]) if last < size else None
+    if bottom is not None and bottom == top:
+        return bottom, math.nextafter(bottom, math.inf)
+    tied_bottom = bottom is not None and first + 1 < size and sample[first + 1] == bottom
+    tied_top = top is not None and last >= 1 and sample[last - 1] == top
+    if bottom is not None:
+        low = math.nextafter(bottom, math.inf) if tied_bottom else bottom
+    if top is not None:
+        high = top if tied_top else math.nextafter(top, math.inf)
+    middle = float(sample[min(max((first + last) // 2, 0), size - 1)])
+    if not low <= middle < high:
+        # Only the two tied ends were seen: settle the likelier one; the counts tell which side is left.
+        return middle, math.nextafter(middle, math.inf)
+    return low, high
+
+
+def interpolate(low: float, high: float, fraction: float) -> float:
+    """Linear interpolation as numpy's default percentile does it, to the bit; between infinities, infinity."""
+    if fraction == 0.0 or low == high:
+        return low
+    if math.isinf(high):
+        return math.inf
+    step = high - low
+    return low + step * fraction if fraction < 0.5 else high - step * (1.0 - fraction)

@@ -1,0 +1,112 @@
+"""An output and its reference → ErrorStats, exact in every field but the means (1e-12 relative)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gonogo.errors import BadTolerance
+from gonogo.measure.operands import Aligned, Bits, align, as_operand
+from gonogo.measure.partials import (
+    EMPTY_BRACKET,
+    N_BRACKETS,
+    Bracket,
+    Caught,
+    Pair,
+    Scan,
+    add_scans,
+    mean_of,
+)
+from gonogo.measure.paths import Path, pick_path
+from gonogo.measure.selection import (
+    RunPass,
+    find_ranks,
+    interpolate,
+    sample_size,
+    stratified_positions,
+)
+from gonogo.schema import ErrorStats
+
+PERCENTILES = (50, 90, 99)
+
+
+def measure(actual: object, expected: object, *, atol: float | None = None) -> ErrorStats:
+    """Measure `actual` against `expected`: a float64 reference, or one in any narrower format.
+
+    ULPs are those of the format of `actual`, to which `expected` is rounded for that purpose only.
+
+    >>> import numpy as np
+    >>> stats = measure(np.float32([1.0, 2.0, 4.5]), np.array([1.0, 2.0, 4.0]), atol=0.1)
+    >>> stats.num_exceeding, stats.max_abs, stats.max_rel, stats.max_ulp
+    (1, 0.5, 0.125, 1048576)
+    """
+    if atol is not None and not atol >= 0:
+        raise BadTolerance("atol", atol)
+    aligned = align([as_operand(actual, "actual"), as_operand(expected, "expected")])
+    if aligned.count == 0:
+        return ErrorStats(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0)
+    # Nothing exceeds a tolerance that was not given: NaN compares false with everything, +inf included.
+    tolerance = math.nan if atol is None else float(atol)
+    return _measure_aligned(*pick_path(aligned), tolerance)
+
+
+def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
+    count = aligned.count
+    passes: list[Scan] = []
+
+    def run_pass(brackets: Sequence[Bracket]) -> Sequence[Caught]:
+        passes.append(_scan_pieces(aligned, path, atol, brackets))
+        return passes[-1].caught
+
+    places = [(count - 1) * (percent / 100) for percent in PERCENTILES]
+    ranks = [(math.floor(place), min(math.floor(place) + 1, count - 1)) for place in places]
+    values = find_errors_at(aligned, path, ranks, run_pass)
+    percentiles = [
+        interpolate(values[low], values[high], place - low)
+        for (low, high), place in zip(ranks, places, strict=True)
+    ]
+    first = passes[0]
+    return ErrorStats(
+        count,
+        first.exceeding,
+        first.max_abs,
+        mean_of(first.sum_abs, count),
+        *percentiles,
+        first.max_rel,
+        mean_of(first.sum_rel, first.nonzero),
+        first.max_ulp,
+        mean_of(first.sum_ulp, count),
+    )
+
+
+def find_errors_at(
+    aligned: Aligned, path: Path, ranks: Sequence[Sequence[int]], run_pass: RunPass
+) -> dict[int, float]:
+    """Exact errors at 0-based ranks, by the passes `run_pass` makes over all pieces."""
+    if aligned.device == "cpu":
+        return find_ranks(ranks, aligned.count, run_pass, lambda: _draw_sample(aligned, path))
+    from gonogo.measure import path_triton
+
+    return path_triton.find_errors_at(aligned, ranks, run_pass)
+
+
+def _draw_sample(aligned: Aligned, path: Path) -> npt.NDArray[np.float64]:
+    """Sorted errors at a stratified sample of positions."""
+    size = sample_size(aligned.count)
+    bits = aligned.take(stratified_positions(aligned.count, size))
+    everything = Bracket(0.0, math.inf, capacity=size)
+    scan = path.scan(_pair(aligned, bits), math.nan, [everything, *[EMPTY_BRACKET] * (N_BRACKETS - 1)])
+    finite = np.sort(scan.caught[0].values)
+    return np.concatenate([finite, np.full(size - finite.size, np.inf)])
+
+
+def _scan_pieces(aligned: Aligned, path: Path, atol: float, brackets: Sequence[Bracket]) -> Scan:
+    return add_scans([path.scan(_pair(aligned, bits), atol, brackets) for _, bits in aligned.pieces()])
+
+
+def _pair(aligned: Aligned, bits: Sequence[Bits]) -> Pair:
+    actual, expected = aligned.operands[:2]
+    return Pair(bits[0], actual.format, bits[1], expected.format)

@@ -1,0 +1,101 @@
+"""Frozen records: what the stages of the flow hand to one another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from gonogo.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorStats:
+    """The paper's eleven-field record of one output against its reference."""
+
+    count: int
+    """Elements compared."""
+    num_exceeding: int
+    """Elements with |actual − expected| > atol, +inf included; 0 where no atol was given."""
+    max_abs: float
+    """Largest |actual − expected| in float64; a non-finite disagreement is +inf."""
+    mean_abs: float
+    """Mean of the same."""
+    p50_abs: float
+    """Median over all elements, linear interpolation, +inf last."""
+    p90_abs: float
+    """90th percentile, likewise."""
+    p99_abs: float
+    """99th percentile, likewise."""
+    max_rel: float
+    """Largest |actual − expected| / |expected| over the elements with expected ≠ 0."""
+    mean_rel: float
+    """Mean of the same, over the same elements."""
+    max_ulp: int
+    """Largest distance in units in the last place of the output format; 2^64 − 1 where there is none."""
+    mean_ulp: float
+    """Mean of the same; inf where max_ulp is saturated."""
+
+    def to_dict(self) -> dict[str, int | float]:
+        """Field names to plain Python numbers, in the order above."""
+        return asdict(self)
+
+
+ULP_SATURATED = 2**64 - 1
+"""max_ulp where one side is NaN or an infinity the other side does not share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The worst error of one output in the unit of one gauge."""
+
+    gauge: str
+    """Name of the gauge, with its parameters where it has any."""
+    worst: float
+    """Largest error in gauge units; 0 for an empty output, inf where no finite error explains an element."""
+    index: tuple[int, ...] | None
+    """Where the worst stands; None for an empty output."""
+    bias: float
+    """Mean signed error in gauge units × √count; inf where an element's error is infinite."""
+    count: int
+    """Elements read."""
+
+    def to_dict(self) -> dict[str, str | int | float | tuple[int, ...] | None]:
+        """Field names to plain Python values, in the order above."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What precision a kernel promises; it fixes u_c and the terms of the error scale S."""
+
+    accumulate: str = "float32"
+    """Format of sums and intermediates; u_c is its unit roundoff."""
+    products: Literal["ieee", "tf32"] = "ieee"
+    """Whether operands of matrix products and convolutions keep all bits or are cut to tf32's 11."""
+    intermediate: str | None = None
+    """Format a computed operand is cast to before a matrix product (P in attention); None: not cast."""
+    summation: Literal["blocked", "sequential", "probabilistic"] = "blocked"
+    """Growth g(n) of a sum's error: log2(n+1) for trees and blocks, n for one long chain, √n expected."""
+    fast_math: bool = False
+    """Approximate intrinsics allowed (tanh.approx and kin)."""
+    atomics: bool = False
+    """Sums in no fixed order allowed: bits may differ from call to call."""
+
+    def __post_init__(self) -> None:
+        for field, allowed in (
+            ("products", ("ieee", "tf32")),
+            ("summation", ("blocked", "sequential", "probabilistic")),
+        ):
+            if getattr(self, field) not in allowed:
+                raise InputError(
+                    f"contract {field} is {getattr(self, field)!r}; it is one of {', '.join(allowed)}"
+                )
+
+    def growth(self, length: int) -> float:
+        """g(n): how the error of a sum of `length` terms grows, in units of u_c·Σ|terms|."""
+        if self.summation == "sequential":
+            return float(length)
+        if self.summation == "probabilistic":
+            return math.sqrt(length)
+        return math.log2(length + 1)
