@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -29,6 +29,8 @@ _NO_INDEX = 2**63 - 1
 
 BLOCK = 1024
 WARPS = 8
+VECTOR = 4
+"""Consecutive elements a thread takes: 8 bytes of float16, 16 of float32."""
 PROGRAMS_PER_SM = 4
 SAMPLE = 2**18
 """Sampled errors: brackets then hold about 1.4 % of all, 30 MiB at 2^28 elements."""
@@ -41,18 +43,23 @@ BINS = 4096
 
 @dataclass(frozen=True, slots=True)
 class DeviceValues:
-    """What a bracket kept: `count` values in a tensor of more slots, the others +inf."""
+    """What the brackets of one pass kept, seen by one of them: unused slots hold +inf."""
 
     slots: torch.Tensor
-    count: int
+    scalars: torch.Tensor
+    """Ends of all brackets, as the kernels read them."""
     bracket: Bracket
+    number: int
+    """Which of the brackets."""
+    bins: npt.NDArray[np.int32]
+    """How many of its values fall into each of BINS equal parts of the bracket."""
 
     def __len__(self) -> int:
-        return self.count
+        return int(self.bins.sum())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[np.float64]:
         values: npt.NDArray[np.float64] = self.slots.cpu().numpy()
-        return values[np.isfinite(values)]
+        return values[(values >= self.bracket.low) & (values < self.bracket.high)]
 
 
 @cache
@@ -78,62 +85,123 @@ def _fetch(out: torch.Tensor) -> npt.NDArray[np.int64]:
 
 def scan(pair: Pair, atol: float, brackets: Sequence[Bracket]) -> Scan:
     """Partial ErrorStats of a piece."""
-    actual, fmt = pair.actual, pair.actual_format
-    programs, device = _grid(actual), actual.device
-    rooms = [_room(bracket, programs) for bracket in brackets]
-    kept = [torch.full((programs * max(room, 1),), math.inf, dtype=torch.float64, device=device) for room in rooms]
-    seen = torch.zeros((3, programs), dtype=torch.int32, device=device)
-    out = torch.empty((15, programs), dtype=torch.int64, device=device)
-    bounds = [bound for bracket in brackets for bound in (bracket.low, bracket.high)]
-    with _on(device):
-        kernels.scan_kernel[(programs,)](
-            actual, pair.expected, actual.numel(), _scalars([atol, fmt.largest, *bounds], device), out, seen,
-            *kept, *(bracket.stride for bracket in brackets), *rooms,
-            KIND_A=_KIND[fmt.name], KIND_E=_KIND[pair.expected_format.name], WIDTH=fmt.bits,
-            PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, LARGEST_KEY=fmt.largest_key,
-            OVERFLOW=fmt.overflow_key, HAS_INFINITY=fmt.has_infinity,
-            KEEP0=rooms[0] > 0, KEEP1=rooms[1] > 0, KEEP2=rooms[2] > 0,
-            BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
-        )  # fmt: skip
-    total = _add_programs(_fetch(torch.cat([out, seen.to(torch.int64)])), brackets, rooms, kept)
+    # What a bracket keeps also tells how many errors it holds, unless some were left out.
+    count_high = any(b.stride > 1 or (b.capacity == 0 and b.low < b.high) for b in brackets)
+    careful = False
+    while True:
+        launched = _launch_scan(pair, atol, brackets, careful=careful, count_high=count_high)
+        if not careful and launched.is_odd():
+            careful = True
+        elif not count_high and launched.has_overflowed():
+            count_high = True
+        else:
+            break
+    total = launched.total(pair.actual.numel(), brackets)
     if _overflowed(total.sum_abs, total.max_abs) or _overflowed(total.sum_rel, total.max_rel):
         # Finite errors near the top of float64 whose sum overflows: rare enough to leave to exact fractions.
         exact = path_numpy.scan(_pair_on_host(pair), atol, brackets)
-        return Scan(
-            total.exceeding, total.max_abs, exact.sum_abs, total.nonzero, total.max_rel, exact.sum_rel,
-            total.max_ulp, total.sum_ulp, total.caught,
-        )  # fmt: skip
+        return replace(total, sum_abs=exact.sum_abs, sum_rel=exact.sum_rel)
     return total
 
 
-def _room(bracket: Bracket, programs: int) -> int:
-    """Values a program may keep: its share and half as much again."""
-    return int(bracket.capacity / programs * 1.5) + 64 if bracket.capacity else 0
+def _launch_scan(
+    pair: Pair, atol: float, brackets: Sequence[Bracket], *, careful: bool, count_high: bool
+) -> _Launched:
+    actual, fmt = pair.actual, pair.actual_format
+    programs, device = _grid(actual), actual.device
+    room, stride = _room(brackets, programs), max(bracket.stride for bracket in brackets)
+    kept = torch.full((programs * room,), math.inf, dtype=torch.float64, device=device)
+    # One buffer, so that one copy brings everything back: 16 rows per program, then three histograms.
+    out = torch.zeros(16 * programs + 3 * BINS // 2, dtype=torch.int64, device=device)
+    scalars = _scalars([atol, fmt.largest, *(end for b in brackets for end in (b.low, b.high))], device)
+    coarse = [coarsen(b.low, b.high) for b in brackets]
+    with _on(device):
+        kernels.scan_kernel[(programs,)](
+            actual, pair.expected, actual.numel(), scalars, out, out[15 * programs :].view(torch.int32), kept,
+            stride, room,
+            KIND_A=_KIND[fmt.name], KIND_E=_KIND[pair.expected_format.name], WIDTH=fmt.bits,
+            PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, OVERFLOW=fmt.overflow_key,
+            HAS_INFINITY=fmt.has_infinity, CAREFUL=careful,
+            COARSE=all(c[0] == b.low and (count_high or c[1] == b.high) for c, b in zip(coarse, brackets, strict=True)),
+            COUNT_HIGH=count_high,
+            KEEP0=brackets[0].capacity > 0, KEEP1=brackets[1].capacity > 0, KEEP2=brackets[2].capacity > 0,
+            HAS_ATOL=not math.isnan(atol), BLOCK=BLOCK, VECTOR=VECTOR, INTERPRETED=device.type != "cuda",
+            num_warps=WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+        if room:
+            kernels.histogram_kernel[(triton.cdiv(kept.numel(), BLOCK),)](
+                kept, kept.numel(), scalars, out[16 * programs :].view(torch.int32),
+                BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+            )  # fmt: skip
+    fetched: npt.NDArray[np.int64] = out.cpu().numpy()
+    rows = fetched[: 16 * programs].reshape(16, programs)
+    bins = fetched[16 * programs :].view(np.int32).reshape(3, BINS)
+    return _Launched(rows, bins, kept, scalars, room * stride, count_high)
 
 
-def _add_programs(
-    out: npt.NDArray[np.int64], brackets: Sequence[Bracket], rooms: Sequence[int], kept: Sequence[torch.Tensor]
-) -> Scan:
-    floats = out.view(np.float64)
-    max_ulp, sum_ulp = saturate(
-        int(out[6].view(np.uint64).max()), math.fsum(floats[7]), saturated=bool(out[8].any())
-    )
-    caught = []
-    for k, bracket in enumerate(brackets):
-        count = int(np.minimum(-(-out[15 + k] // bracket.stride), rooms[k]).sum()) if rooms[k] else 0
-        values: Any = DeviceValues(kept[k], count, bracket) if rooms[k] else np.empty(0)
-        caught.append(Caught(int(out[9 + k].sum()), int(out[12 + k].sum()), values))
-    return Scan(
-        exceeding=int(out[0].sum()),
-        max_abs=float(floats[1].max()),
-        sum_abs=math.fsum(floats[2]) if np.isfinite(floats[2]).all() else math.inf,
-        nonzero=int(out[3].sum()),
-        max_rel=float(floats[4].max()),
-        sum_rel=math.fsum(floats[5]) if np.isfinite(floats[5]).all() else math.inf,
-        max_ulp=max_ulp,
-        sum_ulp=sum_ulp,
-        caught=tuple(caught),
-    )
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """What one launch brought back: a row per field and a column per program."""
+
+    rows: npt.NDArray[np.int64]
+    bins: npt.NDArray[np.int32]
+    kept: torch.Tensor
+    scalars: torch.Tensor
+    room: int
+    count_high: bool
+
+    def is_odd(self) -> bool:
+        """Whether there is a NaN or an infinity, or a reference that rounds to one."""
+        return bool(self.rows[8].any()) or not bool(np.isfinite(self.rows[2].view(np.float64)).all())
+
+    def has_overflowed(self) -> bool:
+        """Whether more fell inside than a program could keep."""
+        return bool((self.rows[15] > self.room).any())
+
+    def total(self, count: int, brackets: Sequence[Bracket]) -> Scan:
+        """The programs' partials added up."""
+        floats, padding = self.rows.view(np.float64), -count % BLOCK  # padding reads as 0 against 0
+        sums = [math.fsum(row) if np.isfinite(row).all() else math.inf for row in (floats[2], floats[5])]
+        max_ulp, sum_ulp = saturate(
+            int(self.rows[6].view(np.uint64).max()), math.fsum(floats[7]), saturated=bool(self.rows[8].any())
+        )
+        return Scan(
+            exceeding=int(self.rows[0].sum()),
+            max_abs=float(floats[1].max()),
+            sum_abs=sums[0],
+            nonzero=count - (int(self.rows[3].sum()) - padding),
+            max_rel=float(floats[4].max()),
+            sum_rel=sums[1],
+            max_ulp=max_ulp,
+            sum_ulp=sum_ulp,
+            caught=tuple(self._catch(k, bracket, padding) for k, bracket in enumerate(brackets)),
+        )
+
+    def _catch(self, k: int, bracket: Bracket, padding: int) -> Caught:
+        low = int(self.rows[9 + k].sum()) - (padding if bracket.low > 0 else 0)
+        if self.count_high:
+            high = int(self.rows[12 + k].sum()) - (padding if bracket.high > 0 else 0)
+        else:
+            high = low + int(self.bins[k].sum())
+        values: Any = np.empty(0)
+        if bracket.capacity:
+            values = DeviceValues(self.kept, self.scalars, bracket, k, self.bins[k])
+        return Caught(low, high, values)
+
+
+def _room(brackets: Sequence[Bracket], programs: int) -> int:
+    """Values a program may keep: its share and a quarter as much again."""
+    capacity = sum(bracket.capacity for bracket in brackets)
+    return int(capacity / programs * 1.25) + 64 if capacity else 0
+
+
+def coarsen(low: float, high: float) -> tuple[float, float]:
+    """[low, high) shrunk to ends whose lower 32 bits are 0: the kernel compares such in one instruction."""
+    words = np.array([low, high]).view(np.int64)
+    words[0] = -(-words[0] >> 32)  # upwards
+    words[1] >>= 32
+    ends = (words << 32).view(np.float64)
+    return float(ends[0]), float(ends[1])
 
 
 def _overflowed(total: Any, largest: float) -> bool:
@@ -155,6 +223,7 @@ def find_errors_at(aligned: Aligned, ranks: Sequence[Sequence[int]], run_pass: R
         select_kept=select_kept,
         capacity=CAPACITY,
         sample_weight=THINNING,
+        shrink=coarsen,
     )
 
 
@@ -177,57 +246,67 @@ def draw_sample(aligned: Aligned) -> npt.NDArray[np.float64]:
     return thinned
 
 
-def select_kept(values: DeviceValues, ranks: Sequence[int]) -> Sequence[float]:
-    """Values at 0-based `ranks` of what a bracket kept, fetching only the bins that hold them."""
-    low, high = values.bracket.low, values.bracket.high
-    if len(values) <= BINS or not math.isfinite(high):
-        return select_on_host(np.asarray(values), ranks)
-    slots, device = values.slots, values.slots.device
-    scalars = _scalars([low, BINS / (high - low)], device)
-    counts = torch.zeros(BINS, dtype=torch.int32, device=device)
-    grid = (triton.cdiv(slots.numel(), BLOCK),)
+def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[float]]:
+    """Values at 0-based ranks of what brackets of one pass kept, fetching only the bins that hold them."""
+    if not requests or not all(isinstance(values, DeviceValues) for values, _ in requests):
+        return select_on_host([(np.asarray(values), ranks) for values, ranks in requests])
+    wanted = np.tile(np.array([1, 0], np.int32), (3, 1))  # first and last bin; none by default
+    before, sizes = [0, 0, 0], [0, 0, 0]
+    for values, ranks in requests:
+        ends = np.cumsum(values.bins)
+        wanted[values.number] = np.searchsorted(ends, [ranks[0], ranks[-1]], side="right")
+        first, last = wanted[values.number]
+        before[values.number] = int(ends[first - 1]) if first else 0
+        sizes[values.number] = int(ends[last]) - before[values.number]
+    slots, device, room = requests[0][0].slots, requests[0][0].slots.device, max(sizes)
+    found = torch.empty((3, room), dtype=torch.float64, device=device)
     with _on(device):
-        kernels.histogram_kernel[grid](
-            slots, slots.numel(), scalars, counts, BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False
-        )
-        ends = np.cumsum(_fetch(counts))
-        first, last = (int(np.searchsorted(ends, rank, side="right")) for rank in (ranks[0], ranks[-1]))
-        before = int(ends[first - 1]) if first else 0
-        room = int(ends[last]) - before
-        found = torch.empty(room, dtype=torch.float64, device=device)
-        seen = torch.zeros(1, dtype=torch.int32, device=device)
-        kernels.bin_values_kernel[grid](
-            slots, slots.numel(), scalars, first, last, seen, found, room,
+        kernels.bin_values_kernel[(triton.cdiv(slots.numel(), BLOCK),)](
+            slots, slots.numel(), requests[0][0].scalars, torch.from_numpy(wanted).to(device),
+            torch.zeros(3, dtype=torch.int32, device=device), found, room,
             BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
-    return select_on_host(found.cpu().numpy(), [rank - before for rank in ranks])
+    fetched = found.cpu().numpy()
+    return select_on_host([
+        (fetched[v.number, : sizes[v.number]], [rank - before[v.number] for rank in ranks]) for v, ranks in requests
+    ])  # fmt: skip
 
 
 def read(pair: Pair, scale: torch.Tensor | None, scale_format: Format | None, unit: Unit) -> WorstError:
     """Worst error of a piece in a gauge's unit."""
-    actual, fmt = pair.actual, pair.actual_format
-    programs, device = _grid(actual), actual.device
-    out = torch.empty((5, programs), dtype=torch.int64, device=device)
-    scalars = _scalars([*unit[:4], fmt.overflow_start], device)
-    with _on(device):
-        kernels.read_kernel[(programs,)](
-            actual, pair.expected, actual if scale is None else scale, actual.numel(), scalars, out,
-            KIND_A=_KIND[fmt.name], KIND_E=_KIND[pair.expected_format.name],
-            KIND_S=0 if scale_format is None else _KIND[scale_format.name],
-            PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, MAX_EXPONENT=fmt.max_exponent,
-            HAS_INFINITY=fmt.has_infinity, HAS_ULP=unit.per_ulp != 0, HAS_SCALE=scale is not None,
-            FROM_CELL=unit.from_cell, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
-        )  # fmt: skip
-    fetched = _fetch(out)
+    fetched = _launch_read(pair, scale, scale_format, unit, careful=False)
     worst = fetched[0].view(np.float64)
+    if fetched[5].any() or np.isinf(worst).any():
+        fetched = _launch_read(pair, scale, scale_format, unit, careful=True)
+        worst = fetched[0].view(np.float64)
     bad = int(fetched[4].min())
     return WorstError(
         worst=float(worst.max()),
-        index=int(fetched[1][worst == worst.max()].min()),
-        signed_sum=math.fsum(fetched[2].view(np.float64)),
+        index=int(fetched[1][worst == worst.max()].min()) if bad == _NO_INDEX else 0,
+        signed_sum=math.fsum(fetched[2].view(np.float64)) if bad == _NO_INDEX else 0.0,
         infinite=int(fetched[3].sum()),
         bad_scale=None if bad == _NO_INDEX else bad,
     )
+
+
+def _launch_read(
+    pair: Pair, scale: torch.Tensor | None, scale_format: Format | None, unit: Unit, *, careful: bool
+) -> npt.NDArray[np.int64]:
+    actual, fmt = pair.actual, pair.actual_format
+    programs, device = _grid(actual), actual.device
+    out = torch.empty((6, programs), dtype=torch.int64, device=device)
+    with _on(device):
+        kernels.read_kernel[(programs,)](
+            actual, pair.expected, actual if scale is None else scale, actual.numel(),
+            _scalars([*unit[:4], fmt.overflow_start], device), out,
+            KIND_A=_KIND[fmt.name], KIND_E=_KIND[pair.expected_format.name],
+            KIND_S=0 if scale_format is None else _KIND[scale_format.name],
+            PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, MAX_EXPONENT=fmt.max_exponent,
+            HAS_INFINITY=fmt.has_infinity, HAS_AFFINE=unit.constant != 0 or unit.per_magnitude != 0,
+            HAS_ULP=unit.per_ulp != 0, HAS_SCALE=scale is not None, FROM_CELL=unit.from_cell, CAREFUL=careful,
+            BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    return _fetch(out)
 
 
 def measure_moments(values: torch.Tensor, fmt: Format, factor: float) -> Moments:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +105,17 @@ def _draw_sample(aligned: Aligned, path: Path) -> npt.NDArray[np.float64]:
 
 
 def _scan_pieces(aligned: Aligned, path: Path, atol: float, brackets: Sequence[Bracket]) -> Scan:
-    return add_scans([path.scan(_pair(aligned, bits), atol, brackets) for _, bits in aligned.pieces()])
+    scans = []
+    for _, bits in aligned.pieces():
+        pair = _pair(aligned, bits)
+        share = math.prod(bits[0].shape) / aligned.count
+        if share == 1.0:
+            return path.scan(pair, atol, brackets)
+        # Twice its share of a bracket is room enough for a piece, and what it kept must not stay on a GPU.
+        smaller = [b._replace(capacity=math.ceil(2 * share * b.capacity) + 1024 * (b.capacity > 0)) for b in brackets]
+        scan = path.scan(pair, atol, smaller)
+        scans.append(replace(scan, caught=tuple(replace(c, values=np.asarray(c.values)) for c in scan.caught)))
+    return add_scans(scans)
 
 
 def _pair(aligned: Aligned, bits: Sequence[Bits]) -> Pair:

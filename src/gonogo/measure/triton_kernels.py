@@ -23,6 +23,41 @@ MAGNITUDE = tl.constexpr(2**63 - 1)
 
 
 @triton.jit
+def divide(numerator, denominator, BOUNDED: tl.constexpr):
+    """numerator / denominator, correctly rounded.
+
+    BOUNDED: both come from formats of up to 32 bits, so no step of the reciprocal iteration leaves float64's
+    range, and the checks and the slow path of the general division can go. Zero over anything is 0; anything
+    over zero is NaN, for the caller to replace.
+    """
+    if BOUNDED:
+        return tl.inline_asm_elementwise(
+            """
+            {
+            .reg .f64 y, e, q, r, minus;
+            rcp.approx.ftz.f64 y, $2;
+            neg.f64 minus, $2;
+            fma.rn.f64 e, minus, y, 0d3FF0000000000000;
+            fma.rn.f64 e, e, e, e;
+            fma.rn.f64 y, y, e, y;
+            fma.rn.f64 e, minus, y, 0d3FF0000000000000;
+            fma.rn.f64 y, y, e, y;
+            mul.rn.f64 q, $1, y;
+            fma.rn.f64 r, minus, q, $1;
+            fma.rn.f64 $0, y, r, q;
+            }
+            """,
+            "=d,d,d",
+            [numerator, denominator],
+            dtype=tl.float64,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        return numerator / denominator
+
+
+@triton.jit
 def decode(bits, kind: tl.constexpr):
     """Bit patterns → float64 values, exactly."""
     if kind == F16:
@@ -80,53 +115,101 @@ def round_to_key(value, largest, precision: tl.constexpr, min_exponent: tl.const
 
 
 @triton.jit
+def high_word(value):
+    """Upper half of a float64: sign, exponent and 20 bits. Comparing it is one integer instruction."""
+    return (value.to(tl.int64, bitcast=True) >> 32).to(tl.int32)
+
+
+@triton.jit
+def absolute(value):
+    """|value| by clearing the sign: the float64 unit has enough to do."""
+    return (value.to(tl.int64, bitcast=True) & MAGNITUDE).to(tl.float64, bitcast=True)
+
+
+@triton.jit
 def absolute_error(actual, expected):
-    """|actual − expected|; agreement on NaN or infinity is 0, any other non-finite value +inf."""
-    difference = tl.abs(actual - expected)
-    difference = tl.where(difference < INF, difference, INF)
+    """|actual − expected|; agreement on NaN or infinity is 0, any other non-finite difference +inf."""
+    difference = absolute(actual - expected)
     agree = (actual == expected) | ((actual != actual) & (expected != expected))
-    return tl.where(agree, 0.0, difference)
+    return tl.where(high_word(difference) >= 0x7FF00000, tl.where(agree, 0.0, INF), difference)
 
 
 @triton.jit
-def ulp_distance(
-    a_bits,
-    e_bits,
-    actual,
-    expected,
-    largest,
-    same: tl.constexpr,
-    width: tl.constexpr,
-    precision: tl.constexpr,
-    min_exponent: tl.constexpr,
-    largest_key: tl.constexpr,
-    overflow: tl.constexpr,
-    has_infinity: tl.constexpr,
-):
-    """(distance in ULPs as uint64, whether it saturates) per element."""
-    a_key = key_of_bits(a_bits, width).to(tl.int64)
-    if same:
-        e_key = key_of_bits(e_bits, width).to(tl.int64)
-    elif width == 64:
-        e_key = key_of_bits(expected.to(tl.int64, bitcast=True), 64)
-    else:
-        e_key = round_to_key(expected, largest, precision, min_exponent, overflow)
+def ulp_distance(a_key, e_key, width: tl.constexpr):
+    """Distance between keys as an unsigned integer."""
     distance = tl.maximum(a_key, e_key) - tl.minimum(a_key, e_key)
-    e_beyond = (e_key > largest_key) | (e_key < -largest_key)
-    beyond = (a_key > largest_key) | (a_key < -largest_key) | e_beyond
-    nan = (actual != actual) | (expected != expected)
-    if not has_infinity:
-        nan = nan | e_beyond
-    return distance.to(tl.uint64, bitcast=True), nan | (beyond & (distance != 0))
+    if width == 64:
+        return distance.to(tl.uint64, bitcast=True)
+    else:
+        return distance.to(tl.uint32, bitcast=True)
 
 
 @triton.jit
-def keep_inside(error, inside, seen_ptr, values_ptr, pid, stride, room):
-    """Append the errors that are `inside` to this program's stretch of a bracket's values."""
-    ordinal = tl.atomic_add(seen_ptr + pid + tl.zeros_like(inside).to(tl.int32), 1, mask=inside, sem="relaxed")
-    slot = ordinal // stride
-    kept = inside & (ordinal % stride == 0) & (slot < room)
-    tl.store(values_ptr + pid.to(tl.int64) * room + slot, error, mask=kept)
+def saturates_at(actual, expected, a_key, e_key, overflow: tl.constexpr, has_infinity: tl.constexpr):
+    """Whether a distance in ULPs means nothing: a NaN, or an infinity the other side does not share."""
+    nan = (actual != actual) | (expected != expected)
+    beyond = (a_key >= overflow) | (a_key <= -overflow) | (e_key >= overflow) | (e_key <= -overflow)
+    if has_infinity:
+        return nan | (beyond & (a_key != e_key))
+    else:
+        return nan | beyond
+
+
+@triton.jit
+def is_below(error, bound, COARSE: tl.constexpr):
+    """1 where error < bound, else 0, for error ≥ 0; by the high word alone where the bound's low word is 0."""
+    if COARSE:  # both words are positive: the sign of the difference tells, without a comparison
+        return ((high_word(error) - high_word(bound)).to(tl.uint32, bitcast=True) >> 31).to(tl.int32)
+    else:
+        return (error.to(tl.int64, bitcast=True) < bound.to(tl.int64, bitcast=True)).to(tl.int32)
+
+
+@triton.jit
+def is_inside(error, low, high, COARSE: tl.constexpr):
+    """Whether low ≤ error < high."""
+    if COARSE:
+        offset = (high_word(error) - high_word(low)).to(tl.uint32, bitcast=True)
+        return offset < (high_word(high) - high_word(low)).to(tl.uint32, bitcast=True)
+    else:
+        return (error >= low) & (error < high)
+
+
+@triton.jit
+def keep_inside(inside, error, seen_at, values_at, stride, room, INTERPRETED: tl.constexpr):
+    """Append the errors that are `inside` to this program's values.
+
+    Triton would move the tile into another layout for the atomic and again for the store, through shared memory
+    and four barriers; two predicated instructions do it in place. The interpreter knows no assembly.
+    """
+    if INTERPRETED:
+        ordinal = tl.atomic_add(seen_at, 1, mask=inside, sem="relaxed")
+        kept = inside & (ordinal % stride == 0) & (ordinal // stride < room)
+        tl.store(values_at + ordinal // stride, error, mask=kept)
+    else:
+        tl.inline_asm_elementwise(
+            """
+            {
+            .reg .pred in, fits, first;
+            .reg .u32 ordinal, slot, back;
+            .reg .u64 address;
+            setp.ne.u32 in, $1, 0;
+            mov.u32 ordinal, 0;
+            @in atom.global.relaxed.cta.add.u32 ordinal, [$3], 1;
+            div.u32 slot, ordinal, $5;
+            mul.lo.u32 back, slot, $5;
+            setp.eq.and.u32 first, back, ordinal, in;
+            setp.lt.and.u32 fits, slot, $6, first;
+            mad.wide.u32 address, slot, 8, $4;
+            @fits st.global.b64 [address], $2;
+            mov.u32 $0, ordinal;
+            }
+            """,
+            "=r,r,l,l,l,r,r",
+            [inside.to(tl.int32), error.to(tl.int64, bitcast=True), seen_at, values_at, stride, room],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
 
 
 @triton.jit
@@ -135,100 +218,130 @@ def scan_kernel(
     e_ptr,
     count,
     scalars_ptr,  # float64: atol, largest, low and high of three brackets
-    out_ptr,  # int64 [13, programs]
-    seen_ptr,  # int32 [3, programs], zeroed
-    values0_ptr,
-    values1_ptr,
-    values2_ptr,  # float64 [programs, room], filled with +inf
-    stride0,
-    stride1,
-    stride2,
-    room0,
-    room1,
-    room2,
+    out_ptr,  # int64 [15, programs]
+    seen_ptr,  # int32 [programs, 2], zeroed: how many errors fell inside
+    values_ptr,  # float64 [programs, room], filled with +inf
+    stride,
+    room,
     KIND_A: tl.constexpr,
     KIND_E: tl.constexpr,
     WIDTH: tl.constexpr,
     PRECISION: tl.constexpr,
     MIN_EXPONENT: tl.constexpr,
-    LARGEST_KEY: tl.constexpr,
     OVERFLOW: tl.constexpr,
     HAS_INFINITY: tl.constexpr,
+    CAREFUL: tl.constexpr,  # whether NaN and infinities are looked for; without, they only show in sum_abs
+    COARSE: tl.constexpr,  # whether every lower bound has an empty low word, and where COUNT_HIGH is off, every upper
+    COUNT_HIGH: tl.constexpr,  # whether to count what lies below the upper ends too
     KEEP0: tl.constexpr,
     KEEP1: tl.constexpr,
     KEEP2: tl.constexpr,
+    HAS_ATOL: tl.constexpr,
     BLOCK: tl.constexpr,
+    VECTOR: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ):
-    """Partial ErrorStats per program, and what falls into three brackets."""
+    """Partial ErrorStats per program, and what falls into three brackets. Padding counts as 0 against 0."""
     pid = tl.program_id(0)
     programs = tl.num_programs(0)
     atol, largest = tl.load(scalars_ptr), tl.load(scalars_ptr + 1)
     low0, high0 = tl.load(scalars_ptr + 2), tl.load(scalars_ptr + 3)
     low1, high1 = tl.load(scalars_ptr + 4), tl.load(scalars_ptr + 5)
     low2, high2 = tl.load(scalars_ptr + 6), tl.load(scalars_ptr + 7)
-    sum_abs = tl.zeros([BLOCK], tl.float64)
-    max_abs = tl.zeros([BLOCK], tl.float64)
-    sum_rel = tl.zeros([BLOCK], tl.float64)
-    max_rel = tl.zeros([BLOCK], tl.float64)
-    exceeding = tl.zeros([BLOCK], tl.int32)
-    nonzero = tl.zeros([BLOCK], tl.int32)
-    sum_ulp = tl.zeros([BLOCK], tl.float64 if WIDTH == 64 else tl.int64)
-    max_ulp = tl.zeros([BLOCK], tl.uint64)
-    saturated = tl.zeros([BLOCK], tl.int32)
-    below_low0 = tl.zeros([BLOCK], tl.int32)
-    below_low1 = tl.zeros([BLOCK], tl.int32)
-    below_low2 = tl.zeros([BLOCK], tl.int32)
-    below_high0 = tl.zeros([BLOCK], tl.int32)
-    below_high1 = tl.zeros([BLOCK], tl.int32)
-    below_high2 = tl.zeros([BLOCK], tl.int32)
+    # A thread holds a row of the tile: it reduces its VECTOR elements first and keeps one set of sums.
+    LANES: tl.constexpr = BLOCK // VECTOR
+    sum_abs = tl.zeros([LANES], tl.float64)
+    sum_rel = tl.zeros([LANES], tl.float64)
+    max_abs = tl.zeros([LANES, VECTOR], tl.float64)
+    max_rel = tl.zeros([LANES, VECTOR], tl.float64)
+    exceeding = tl.zeros([LANES], tl.int32)
+    zeros = tl.zeros([LANES], tl.int32)
+    sum_ulp = tl.zeros([LANES], tl.float64 if WIDTH == 64 else tl.int64)
+    max_ulp = tl.zeros([LANES], tl.uint64 if WIDTH == 64 else tl.uint32)
+    saturated = tl.zeros([LANES], tl.int32)
+    below_low0 = tl.zeros([LANES], tl.int32)
+    below_low1 = tl.zeros([LANES], tl.int32)
+    below_low2 = tl.zeros([LANES], tl.int32)
+    below_high0 = tl.zeros([LANES], tl.int32)
+    below_high1 = tl.zeros([LANES], tl.int32)
+    below_high2 = tl.zeros([LANES], tl.int32)
+    lanes = tl.arange(0, LANES)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
+    BOUNDED: tl.constexpr = KIND_A != F64 and KIND_E != F64 and not INTERPRETED
+    seen_at = seen_ptr + 2 * pid + tl.zeros([LANES, VECTOR], tl.int32)
+    values_at = values_ptr + pid.to(tl.int64) * room + tl.zeros([LANES, VECTOR], tl.int32)
     for start in range(pid.to(tl.int64) * BLOCK, count, programs.to(tl.int64) * BLOCK):
-        at = start + tl.arange(0, BLOCK)
+        at = start + lanes
         valid = at < count
         a_bits = tl.load(a_ptr + at, mask=valid, other=0)
         e_bits = tl.load(e_ptr + at, mask=valid, other=0)
         actual, expected = decode(a_bits, KIND_A), decode(e_bits, KIND_E)
-        error = absolute_error(actual, expected)
-        counts = expected != 0  # never true of the padding, which is 0 − 0
-        relative = tl.where(error < INF, error / tl.abs(expected), INF)
-        relative = tl.where(counts & (error != 0), relative, 0.0)
-        sum_abs += error
-        max_abs = tl.maximum(max_abs, error)
-        sum_rel += relative
-        max_rel = tl.maximum(max_rel, relative)
-        exceeding += (error > atol).to(tl.int32)
-        nonzero += counts.to(tl.int32)
-        ulp, saturates = ulp_distance(
-            a_bits, e_bits, actual, expected, largest, KIND_A == KIND_E, WIDTH, PRECISION, MIN_EXPONENT,
-            LARGEST_KEY, OVERFLOW, HAS_INFINITY,
-        )  # fmt: skip
-        if WIDTH == 64:
-            sum_ulp += ulp.to(tl.float64)
+        if CAREFUL:
+            error = absolute_error(actual, expected)
         else:
-            sum_ulp += ulp.to(tl.int64)
-        max_ulp = tl.maximum(max_ulp, ulp)
-        saturated |= saturates.to(tl.int32)
-        under0, under1, under2 = valid & (error < low0), valid & (error < low1), valid & (error < low2)
-        upto0, upto1, upto2 = valid & (error < high0), valid & (error < high1), valid & (error < high2)
-        below_low0 += under0.to(tl.int32)
-        below_low1 += under1.to(tl.int32)
-        below_low2 += under2.to(tl.int32)
-        below_high0 += upto0.to(tl.int32)
-        below_high1 += upto1.to(tl.int32)
-        below_high2 += upto2.to(tl.int32)
-        if KEEP0:
-            keep_inside(error, upto0 & (error >= low0), seen_ptr, values0_ptr, pid, stride0, room0)
-        if KEEP1:
-            keep_inside(error, upto1 & (error >= low1), seen_ptr + programs, values1_ptr, pid, stride1, room1)
-        if KEEP2:
-            keep_inside(error, upto2 & (error >= low2), seen_ptr + 2 * programs, values2_ptr, pid, stride2, room2)
+            error = absolute(actual - expected)
+        zero = expected == 0
+        if CAREFUL:
+            # An infinite error is infinite relative to anything, and agreement is no error.
+            plain = (high_word(error) < 0x7FF00000) & (error != 0) & ~zero
+            relative = divide(tl.where(plain, error, 1.0), tl.where(plain, absolute(expected), 1.0), BOUNDED)
+            relative = tl.where(plain, relative, tl.where(zero, 0.0, error))
+        elif BOUNDED:
+            relative = tl.where(zero, 0.0, divide(error, absolute(expected), BOUNDED))
+        else:  # zeros would send the division down its slow path
+            plain = (error != 0) & ~zero
+            relative = divide(tl.where(plain, error, 1.0), tl.where(plain, absolute(expected), 1.0), BOUNDED)
+            relative = tl.where(plain, relative, 0.0)
+        sum_abs += tl.sum(error, axis=1)
+        max_abs = tl.where(error > max_abs, error, max_abs)
+        sum_rel += tl.sum(relative, axis=1)
+        max_rel = tl.where(relative > max_rel, relative, max_rel)
+        zeros += tl.sum(zero.to(tl.int32), axis=1)
+        if HAS_ATOL:
+            exceeding += tl.sum((error > atol).to(tl.int32), axis=1)
+        a_key = key_of_bits(a_bits, WIDTH)
+        if KIND_A == KIND_E:
+            e_key = key_of_bits(e_bits, WIDTH)
+        elif WIDTH == 64:
+            e_key = key_of_bits(expected.to(tl.int64, bitcast=True), WIDTH)
+        else:
+            e_key = round_to_key(expected, largest, PRECISION, MIN_EXPONENT, OVERFLOW).to(tl.int32)
+        ulp = ulp_distance(a_key, e_key, WIDTH)
+        if CAREFUL:
+            odd = saturates_at(actual, expected, a_key, e_key, OVERFLOW, HAS_INFINITY)
+            saturated |= tl.max(odd.to(tl.int32), axis=1)
+        elif KIND_A != KIND_E:  # a finite reference may round to infinity
+            saturated |= tl.max((tl.abs(e_key) >= OVERFLOW).to(tl.int32), axis=1)
+        if WIDTH == 64:
+            sum_ulp += tl.sum(ulp.to(tl.float64), axis=1)
+        elif WIDTH == 32:
+            sum_ulp += tl.sum(ulp.to(tl.int64), axis=1)
+        else:  # VECTOR distances of 16 bits fit
+            sum_ulp += tl.sum(ulp.to(tl.int32), axis=1).to(tl.int64)
+        max_ulp = tl.maximum(max_ulp, tl.max(ulp, axis=1))
+        below_low0 += tl.sum(is_below(error, low0, COARSE), axis=1)
+        below_low1 += tl.sum(is_below(error, low1, COARSE), axis=1)
+        below_low2 += tl.sum(is_below(error, low2, COARSE), axis=1)
+        if COUNT_HIGH:
+            below_high0 += tl.sum(is_below(error, high0, False), axis=1)
+            below_high1 += tl.sum(is_below(error, high1, False), axis=1)
+            below_high2 += tl.sum(is_below(error, high2, False), axis=1)
+        if KEEP0 or KEEP1 or KEEP2:
+            inside = zero & ~zero
+            if KEEP0:
+                inside |= is_inside(error, low0, high0, COARSE and not COUNT_HIGH)
+            if KEEP1:
+                inside |= is_inside(error, low1, high1, COARSE and not COUNT_HIGH)
+            if KEEP2:
+                inside |= is_inside(error, low2, high2, COARSE and not COUNT_HIGH)
+            keep_inside(inside & valid, error, seen_at, values_at, stride, room, INTERPRETED)
     out_ptr += pid
-    tl.store(out_ptr, tl.sum(exceeding.to(tl.int64)))
+    tl.store(out_ptr, tl.sum(exceeding.to(tl.int64)))  # rows as path_triton reads them
     tl.store(out_ptr + programs, tl.max(max_abs).to(tl.int64, bitcast=True))
     tl.store(out_ptr + 2 * programs, tl.sum(sum_abs).to(tl.int64, bitcast=True))
-    tl.store(out_ptr + 3 * programs, tl.sum(nonzero.to(tl.int64)))
+    tl.store(out_ptr + 3 * programs, tl.sum(zeros.to(tl.int64)))
     tl.store(out_ptr + 4 * programs, tl.max(max_rel).to(tl.int64, bitcast=True))
     tl.store(out_ptr + 5 * programs, tl.sum(sum_rel).to(tl.int64, bitcast=True))
-    tl.store(out_ptr + 6 * programs, tl.max(max_ulp).to(tl.int64, bitcast=True))
+    tl.store(out_ptr + 6 * programs, tl.max(max_ulp).to(tl.uint64).to(tl.int64, bitcast=True))
     tl.store(out_ptr + 7 * programs, tl.sum(sum_ulp.to(tl.float64)).to(tl.int64, bitcast=True))
     tl.store(out_ptr + 8 * programs, tl.max(saturated).to(tl.int64))
     tl.store(out_ptr + 9 * programs, tl.sum(below_low0.to(tl.int64)))
@@ -252,38 +365,40 @@ def sample_kernel(
     position = first + jitter % tl.maximum(end - first, 1)
     actual = decode(tl.load(a_ptr + position, mask=valid, other=0), KIND_A)
     expected = decode(tl.load(e_ptr + position, mask=valid, other=0), KIND_E)
-    tl.store(errors_ptr + at, absolute_error(actual, expected), mask=valid)
+    error = absolute_error(actual, expected)
+    tl.store(errors_ptr + at, error, mask=valid)
 
 
 @triton.jit
-def bin_of(value, low, per_bin, bins: tl.constexpr):
-    """Bin of a value in [low, …); monotone in the value, so bins are stretches of the order."""
-    return tl.minimum(((value - low) * per_bin).to(tl.int32), bins - 1)
+def bin_of(value, low, high, BINS: tl.constexpr):
+    """Bin of a value in [low, high), −1 outside; monotone in the value, so bins are stretches of the order."""
+    inside = (value >= low) & (value < high)
+    per_bin = BINS / (high - low)
+    return tl.where(inside, tl.minimum((tl.where(inside, value - low, 0.0) * per_bin).to(tl.int32), BINS - 1), -1)
 
 
 @triton.jit
 def histogram_kernel(values_ptr, slots, scalars_ptr, counts_ptr, BINS: tl.constexpr, BLOCK: tl.constexpr):
-    """Counts of kept values per bin of their bracket; +inf marks a slot nothing was kept in."""
+    """Counts of the kept values per bin of each bracket."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values_ptr + at, mask=at < slots, other=INF)
-    low, per_bin = tl.load(scalars_ptr), tl.load(scalars_ptr + 1)
-    kept = value < INF
-    tl.atomic_add(counts_ptr + bin_of(tl.where(kept, value, low), low, per_bin, BINS), 1, mask=kept, sem="relaxed")
+    for k in tl.static_range(3):
+        bin = bin_of(value, tl.load(scalars_ptr + 2 + 2 * k), tl.load(scalars_ptr + 3 + 2 * k), BINS)
+        tl.atomic_add(counts_ptr + k * BINS + bin, 1, mask=bin >= 0, sem="relaxed")
 
 
 @triton.jit
 def bin_values_kernel(
-    values_ptr, slots, scalars_ptr, first_bin, last_bin, seen_ptr, out_ptr, room, BINS: tl.constexpr, BLOCK: tl.constexpr
+    values_ptr, slots, scalars_ptr, bins_ptr, seen_ptr, out_ptr, room, BINS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The kept values of bins first … last, in any order."""
+    """Per bracket, the kept values of its bins first … last, in any order."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values_ptr + at, mask=at < slots, other=INF)
-    low, per_bin = tl.load(scalars_ptr), tl.load(scalars_ptr + 1)
-    kept = value < INF
-    bin = bin_of(tl.where(kept, value, low), low, per_bin, BINS)
-    wanted = kept & (bin >= first_bin) & (bin <= last_bin)
-    slot = tl.atomic_add(seen_ptr + tl.zeros_like(bin), 1, mask=wanted, sem="relaxed")
-    tl.store(out_ptr + slot, value, mask=wanted & (slot < room))
+    for k in tl.static_range(3):
+        bin = bin_of(value, tl.load(scalars_ptr + 2 + 2 * k), tl.load(scalars_ptr + 3 + 2 * k), BINS)
+        wanted = (bin >= tl.load(bins_ptr + 2 * k)) & (bin <= tl.load(bins_ptr + 2 * k + 1))
+        slot = tl.atomic_add(seen_ptr + k + tl.zeros_like(bin), 1, mask=wanted, sem="relaxed")
+        tl.store(out_ptr + k * room + slot, value, mask=wanted & (slot < room))
 
 
 @triton.jit
@@ -333,13 +448,32 @@ def cell_error(
 
 
 @triton.jit
+def cell_error_finite(actual, expected, a_bits, precision: tl.constexpr, min_exponent: tl.constexpr):
+    """cell_error of finite numbers, `actual` of a format of up to 32 bits: mostly 32-bit integer work."""
+    LOWEST: tl.constexpr = (min_exponent + 1023) << 20
+    high = high_word(actual)
+    binade = tl.maximum(high & 0x7FF00000, LOWEST)
+    # Half a unit in the last place is a power of two: its low word is 0.
+    half = ((binade - (precision << 20)).to(tl.int64) << 32).to(tl.float64, bitcast=True)
+    narrow_below = ((a_bits & ((1 << (precision - 1)) - 1)) == 0) & (binade > LOWEST)
+    half_below = tl.where(narrow_below, 0.5 * half, half)
+    magnitude = absolute(actual)
+    sign = actual.to(tl.int64, bitcast=True) & ~MAGNITUDE
+    target = (expected.to(tl.int64, bitcast=True) ^ sign).to(tl.float64, bitcast=True)
+    target = tl.where(magnitude == 0, absolute(expected), target)
+    beyond, short = target - (magnitude + half), (magnitude - half_below) - target
+    distance = tl.where(beyond > short, beyond, short)
+    return tl.where(distance > 0, distance, 0.0)
+
+
+@triton.jit
 def read_kernel(
     a_ptr,
     e_ptr,
     s_ptr,
     count,
     scalars_ptr,  # float64: constant, per_magnitude, per_ulp, per_scale, overflow threshold
-    out_ptr,  # int64 [5, programs]
+    out_ptr,  # int64 [6, programs]
     KIND_A: tl.constexpr,
     KIND_E: tl.constexpr,
     KIND_S: tl.constexpr,
@@ -347,54 +481,74 @@ def read_kernel(
     MIN_EXPONENT: tl.constexpr,
     MAX_EXPONENT: tl.constexpr,
     HAS_INFINITY: tl.constexpr,
+    HAS_AFFINE: tl.constexpr,
     HAS_ULP: tl.constexpr,
     HAS_SCALE: tl.constexpr,
     FROM_CELL: tl.constexpr,
+    CAREFUL: tl.constexpr,  # whether NaN, infinities and bad scales are looked into, or only noticed
     BLOCK: tl.constexpr,
 ):
-    """Worst error in a gauge's unit per program, where, the signed sum, and what is amiss with the scale."""
+    """Worst error in a gauge's unit per program, where, the signed sum, and what is amiss."""
     pid = tl.program_id(0)
     programs = tl.num_programs(0)
     constant, per_magnitude = tl.load(scalars_ptr), tl.load(scalars_ptr + 1)
     per_ulp, per_scale, threshold = tl.load(scalars_ptr + 2), tl.load(scalars_ptr + 3), tl.load(scalars_ptr + 4)
     worst = tl.full([BLOCK], -1.0, tl.float64)
-    worst_at = tl.full([BLOCK], MAGNITUDE, tl.int64)
+    worst_turn = tl.zeros([BLOCK], tl.int32)
     signed_sum = tl.zeros([BLOCK], tl.float64)
-    infinite = tl.zeros([BLOCK], tl.int64)
+    infinite = tl.zeros([BLOCK], tl.int32)
+    odd = tl.zeros([BLOCK], tl.int32)
     bad_at = tl.full([BLOCK], MAGNITUDE, tl.int64)
-    for start in range(pid.to(tl.int64) * BLOCK, count, programs.to(tl.int64) * BLOCK):
-        at = start + tl.arange(0, BLOCK)
+    lanes = pid.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    step = programs.to(tl.int64) * BLOCK
+    for turn in range(0, tl.cdiv(count, step).to(tl.int32)):
+        at = lanes + turn * step
         valid = at < count
-        actual = decode(tl.load(a_ptr + at, mask=valid, other=0), KIND_A)
+        # Padding reads as 0 against 0, no error; it never is the worst, because element 0 is as good.
+        a_bits = tl.load(a_ptr + at, mask=valid, other=0)
+        actual = decode(a_bits, KIND_A)
         expected = decode(tl.load(e_ptr + at, mask=valid, other=0), KIND_E)
-        if FROM_CELL:
+        if not FROM_CELL:
+            error = absolute_error(actual, expected)
+        elif CAREFUL or KIND_A == F64:
             error = cell_error(actual, expected, threshold, PRECISION, MIN_EXPONENT, MAX_EXPONENT, HAS_INFINITY)
         else:
-            error = absolute_error(actual, expected)
-        width = constant + per_magnitude * tl.abs(expected)
+            error = cell_error_finite(actual, expected, a_bits, PRECISION, MIN_EXPONENT)
+        width = tl.zeros([BLOCK], tl.float64)
+        if HAS_AFFINE:
+            width = constant + per_magnitude * tl.abs(expected)
         if HAS_ULP:
             width += per_ulp * ulp_at(expected, PRECISION, MIN_EXPONENT, MAX_EXPONENT)
         if HAS_SCALE:
             scale = decode(tl.load(s_ptr + at, mask=valid, other=0), KIND_S)
-            bad = valid & ((scale < 0) | (scale != scale))
-            bad_at = tl.where(bad, tl.minimum(bad_at, at), bad_at)
             width += per_scale * scale
-        size = tl.where(error < INF, error / width, INF)
-        size = tl.where(error == 0, 0.0, size)
-        unbounded = size == INF
-        infinite += (valid & unbounded).to(tl.int64)
+        if CAREFUL:
+            if HAS_SCALE:
+                bad = (scale < 0) | (scale != scale)
+                bad_at = tl.where(bad, tl.minimum(bad_at, at), bad_at)
+        else:
+            odd |= (high_word(absolute(actual - expected)) >= 0x7FF00000).to(tl.int32)
+            if HAS_SCALE:  # negative, −0 or NaN
+                odd |= (scale.to(tl.uint64, bitcast=True) > 0x7FF0000000000000).to(tl.int32)
+        # Zeros and infinities would send the division down its slow path.
+        plain = (error > 0) & (error < INF)
+        size = tl.where(plain, error, 1.0) / tl.where(plain, width, 1.0)
+        size = tl.where(plain, size, error)
+        if CAREFUL:
+            infinite += (size == INF).to(tl.int32)
         signed = tl.where(actual < expected, -size, size)
-        signed_sum += tl.where(unbounded, 0.0, signed)
-        better = valid & (size > worst)
+        signed_sum += tl.where(size < INF, signed, 0.0)
+        better = size > worst
         worst = tl.where(better, size, worst)
-        worst_at = tl.where(better, at, worst_at)
+        worst_turn = tl.where(better, turn, worst_turn)
     top = tl.max(worst)
     out_ptr += pid
     tl.store(out_ptr, top.to(tl.int64, bitcast=True))
-    tl.store(out_ptr + programs, tl.min(tl.where(worst == top, worst_at, MAGNITUDE)))
+    tl.store(out_ptr + programs, tl.min(tl.where(worst == top, lanes + worst_turn * step, MAGNITUDE)))
     tl.store(out_ptr + 2 * programs, tl.sum(signed_sum).to(tl.int64, bitcast=True))
-    tl.store(out_ptr + 3 * programs, tl.sum(infinite))
+    tl.store(out_ptr + 3 * programs, tl.sum(infinite.to(tl.int64)))
     tl.store(out_ptr + 4 * programs, tl.min(bad_at))
+    tl.store(out_ptr + 5 * programs, tl.max(odd).to(tl.int64))
 
 
 @triton.jit
