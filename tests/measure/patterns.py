@@ -68,13 +68,14 @@ def triton_path(block: int = 1024) -> Iterator[ModuleType]:
 
     from gonogo.measure import path_triton
 
-    was = path_triton.BLOCK
-    path_triton.BLOCK = was if torch.cuda.is_available() else block
+    was = path_triton.BLOCK, path_triton.READ_BLOCK
+    if not torch.cuda.is_available():
+        path_triton.BLOCK = path_triton.READ_BLOCK = block
     try:
         with np.errstate(all="ignore"):  # the interpreter computes with NumPy
             yield path_triton
     finally:
-        path_triton.BLOCK = was
+        path_triton.BLOCK, path_triton.READ_BLOCK = was
 
 
 def align_arrays(*arrays: Any) -> Aligned:
