@@ -164,7 +164,7 @@ class _Launched:
     def total(self, count: int, brackets: Sequence[Bracket]) -> Scan:
         """The programs' partials added up."""
         floats, padding = self.rows.view(np.float64), -count % BLOCK  # padding reads as 0 against 0
-                max_ulp, sum_ulp = saturate(
+        max_ulp, sum_ulp = saturate(
             int(self.rows[6].view(np.uint64).max()), float(floats[7].sum()), saturated=bool(self.rows[8].any())
         )
         return Scan(
