@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -128,17 +129,16 @@ def settle_scale(value: Tensor, error: Error, floor: float) -> tuple[Tensor, Ten
         whole = whole.expand(value.shape).clone(memory_format=torch.contiguous_format)
     if value.numel() == 0:
         return value, whole, True
-    low, high = torch.aminmax(whole)
-    finite = bool(high.isfinite())
-    if not (finite and bool(value.sum().isfinite())):
+    # One look at all three: each is a wait for the device.
+    low, high, sum_ = torch.stack([*torch.aminmax(whole), value.sum()]).tolist()
+    if not (math.isfinite(high) and math.isfinite(sum_)):
         reached = value.isfinite()
         whole = torch.where(reached, whole, 0.0)
         finite = bool(whole.isfinite().all())
         whole.nan_to_num_(nan=torch.inf, posinf=torch.inf)
-        low = whole.amin()
         floored = torch.where(reached, floor, 0.0)
         return value, whole.add_(floored), finite
     # Beyond 2^53 floors, adding one changes no bit: the pass over memory is left out.
-    if float(low) < floor * 2.0**53:
+    if low < floor * 2.0**53:
         whole.add_(floor)
     return value, whole, True
