@@ -1,0 +1,135 @@
+"""gonogo demo: a real softmax and a faulty one, measured → a table of ErrorStats and one of readings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from gonogo.errors import BackendMissing, InputError
+from gonogo.measure.gauges import gauge
+from gonogo.measure.readings import read
+from gonogo.measure.running_error import error_scale
+from gonogo.measure.stats import measure
+
+if TYPE_CHECKING:
+    import torch
+
+SHAPE = (512, 1025)
+# torch.testing.assert_close's defaults (torch/testing/_comparison.py): the tolerance most tests run with.
+TOLERANCES = {
+    "float16": {"rtol": 1e-3, "atol": 1e-5},
+    "bfloat16": {"rtol": 1.6e-2, "atol": 1e-5},
+    "float32": {"rtol": 1.3e-6, "atol": 1e-5},
+}
+GAUGES = ("absolute", "magnitude", "ulp", "bound")
+
+
+@click.command()
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+def demo(device: str, as_json: bool) -> None:
+    """Measure torch's softmax, and one that leaves the last column out of its sum, against float64.
+
+    \b
+    Example: gonogo demo --device cpu --json
+    """
+    chosen = _choose_device(device)
+    rows = [
+        _measure_kernel(kernel, name, chosen)
+        for name in TOLERANCES
+        for kernel in (softmax, softmax_short_sum)
+    ]
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "device": chosen, "shape": SHAPE, "rows": rows}))
+    else:
+        _print_tables(rows, chosen)
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """The framework's own."""
+    return x.softmax(-1)
+
+
+def softmax_short_sum(x: torch.Tensor) -> torch.Tensor:
+    """In float32, but the row sum stops one column early: a tail mask that is off by one."""
+    wide = x.float()
+    powers = (wide - wide.amax(-1, keepdim=True)).exp()
+    return (powers / powers[..., :-1].sum(-1, keepdim=True)).to(x.dtype)
+
+
+def softmax_reference(x: torch.Tensor) -> torch.Tensor:
+    """Softmax in primitive ops, for float64 and its error scale."""
+    powers = (x - x.amax(-1, keepdim=True)).exp()
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def _choose_device(device: str) -> str:
+    try:
+        import torch
+    except ImportError:
+        raise BackendMissing("torch", "gonogo demo") from None
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: torch sees no GPU. Run: gonogo demo --device cpu")
+    return "cuda" if torch.cuda.is_available() and device != "cpu" else "cpu"
+
+
+def _measure_kernel(kernel: Callable[[torch.Tensor], torch.Tensor], name: str, device: str) -> dict[str, Any]:
+    import torch
+
+    values = np.random.Generator(np.random.Philox(0)).standard_normal(SHAPE)
+    x = torch.from_numpy(values).to(getattr(torch, name)).to(device)
+    actual = kernel(x)
+    expected, scale = error_scale(softmax_reference, (x,))
+    tolerance = TOLERANCES[name]
+    readings = {g: read(actual, expected, gauge=g, scale=scale) for g in GAUGES}
+    policy = read(actual, expected, gauge=gauge("policy", **tolerance))
+    return {
+        "kernel": kernel.__name__,
+        "dtype": name,
+        "stats": measure(actual, expected, atol=tolerance["atol"]).to_dict(),
+        "readings": {g: reading.to_dict() for g, reading in readings.items()},
+        "assert_close": policy.to_dict(),
+    }
+
+
+def _format(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
+
+
+def _print_tables(rows: list[dict[str, Any]], device: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if Console().is_terminal else 160)
+    stats = Table(title=f"ErrorStats of softmax {SHAPE[0]}×{SHAPE[1]} on {device} against its float64 reference")
+    stats.add_column("kernel")
+    stats.add_column("dtype")
+    for field in rows[0]["stats"]:
+        stats.add_column(field.removesuffix("_abs") if field.startswith("p") else field, justify="right", no_wrap=True)
+    readings = Table(title="Worst element in each gauge; bias is the mean signed error in `bound` units × √n")
+    for column in ("kernel", "dtype"):
+        readings.add_column(column)
+    for column in (*GAUGES, "bound at", "bias", "assert_close"):
+        readings.add_column(column, justify="right")
+    for row in rows:
+        stats.add_row(row["kernel"], row["dtype"], *(_format(value) for value in row["stats"].values()))
+        bound = row["readings"]["bound"]
+        readings.add_row(
+            row["kernel"],
+            row["dtype"],
+            *(f"{row['readings'][g]['worst']:.3g}" for g in GAUGES),
+            str(tuple(bound["index"])),
+            f"{bound['bias']:.3g}",
+            "passes" if row["assert_close"]["worst"] <= 1 else "fails",
+        )
+    console.print(stats)
+    console.print(readings)
+    console.print(
+        "bound: distance from the reference to the rounding cell of the output, over u·S, the first-order error\n"
+        "a kernel that accumulates in float32 may make. A correct one reads about 1 or less in every format;\n"
+        "assert_close, with torch.testing's default tolerances, may not notice the fault that bound shows."
+    )
