@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,14 @@ from gonogo.measure import path_numpy
 from gonogo.measure import triton_kernels as kernels
 from gonogo.measure.operands import Aligned
 from gonogo.measure.partials import Bracket, Caught, Moments, Pair, Scan, Unit, WorstError, saturate
-from gonogo.measure.selection import RunPass, find_ranks, select_on_host, stratified_positions
+from gonogo.measure.selection import (
+    KEEP_ALL,
+    RunPass,
+    find_ranks,
+    sample_ranks,
+    select_on_host,
+    stratified_positions,
+)
 
 _KIND = {name: kind for kind, name in enumerate(FORMATS)}
 _NO_INDEX = 2**63 - 1
@@ -42,6 +49,8 @@ THINNING = 16
 CAPACITY = 2**22
 """Errors a bracket may keep: 32 MiB."""
 BINS = 4096
+READY = 4096
+"""Values of wanted bins fetched per bracket along with everything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,8 @@ class DeviceValues:
     """Which of the brackets."""
     bins: npt.NDArray[np.int32]
     """How many of its values fall into each of BINS equal parts of the bracket."""
+    ready: npt.NDArray[np.float64] | None = None
+    """The values of the bins that hold the wanted ranks, where they were fetched beforehand."""
 
     def __len__(self) -> int:
         return int(self.bins.sum())
@@ -76,7 +87,8 @@ def _grid(tensor: torch.Tensor, block: int) -> int:
     return int(min(triton.cdiv(tensor.numel(), block), _programs_at_most(tensor.device)))
 
 
-def _scalars(values: Sequence[float], device: torch.device) -> torch.Tensor:
+@lru_cache(maxsize=64)  # a gauge's unit is the same from call to call, and a copy to the GPU costs as much as a launch
+def _scalars(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
     # Triton passes a Python float as float32; a tensor keeps all 53 bits.
     return torch.tensor(values, dtype=torch.float64).to(device, non_blocking=True)
 
@@ -110,48 +122,83 @@ def scan(pair: Pair, atol: float, brackets: Sequence[Bracket]) -> Scan:
 def _launch_scan(
     pair: Pair, atol: float, brackets: Sequence[Bracket], *, careful: bool, count_high: bool
 ) -> _Launched:
-    actual, fmt = pair.actual, pair.actual_format
-    programs, device = _grid(actual, BLOCK), actual.device
-    room, stride = _room(brackets, programs), max(bracket.stride for bracket in brackets)
-    kept = torch.full((programs * room,), math.inf, dtype=torch.float64, device=device)
-    # One buffer, so that one copy brings everything back: 16 rows per program, then three histograms.
-    out = torch.zeros(16 * programs + 3 * BINS // 2, dtype=torch.int64, device=device)
-    scalars = _scalars([atol, fmt.largest, *(end for b in brackets for end in (b.low, b.high))], device)
-    coarse = [coarsen(b.low, b.high) for b in brackets]
+    programs, device = _grid(pair.actual, BLOCK), pair.actual.device
+    ends = [end for b in brackets for end in (b.low, b.high)]
+    keep_ends = [b.high if b.capacity else b.low for b in brackets]
+    scalars = _scalars((atol, pair.actual_format.largest, *ends, *keep_ends), device)
+    coarse = all(coarsen(b.low, keep) == (b.low, keep) for b, keep in zip(brackets, keep_ends, strict=True))
+    kept = _make_slots(sum(b.capacity for b in brackets), programs, device)
+    out = torch.zeros(_OUT_ROWS * programs + _OUT_REST, dtype=torch.int64, device=device)
+    stride = max(b.stride for b in brackets)
     with _on(device):
-        kernels.scan_kernel[(programs,)](
-            actual, pair.expected, actual.numel(), scalars, out, out[15 * programs :].view(torch.int32), kept,
-            stride, room,
-            KIND_A=_KIND[fmt.name], KIND_E=_KIND[pair.expected_format.name], WIDTH=fmt.bits,
-            PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, OVERFLOW=fmt.overflow_key,
-            HAS_INFINITY=fmt.has_infinity, CAREFUL=careful,
-            COARSE=all(c[0] == b.low and (count_high or c[1] == b.high) for c, b in zip(coarse, brackets, strict=True)),
-            COUNT_HIGH=count_high,
-            KEEP0=brackets[0].capacity > 0, KEEP1=brackets[1].capacity > 0, KEEP2=brackets[2].capacity > 0,
-            HAS_ATOL=not math.isnan(atol), BLOCK=BLOCK, VECTOR=VECTOR, INTERPRETED=device.type != "cuda",
-            num_warps=WARPS, enable_fp_fusion=False,
-        )  # fmt: skip
-        if room:
-            kernels.histogram_kernel[(triton.cdiv(kept.numel(), BLOCK),)](
-                kept, kept.numel(), scalars, out[16 * programs :].view(torch.int32),
-                BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
-            )  # fmt: skip
+        _enqueue_scan(
+            pair, scalars, out, kept, stride, careful, coarse, count_high, has_atol=not math.isnan(atol)
+        )
     fetched: npt.NDArray[np.int64] = out.cpu().numpy()
-    rows = fetched[: 16 * programs].reshape(16, programs)
-    bins = fetched[16 * programs :].view(np.int32).reshape(3, BINS)
-    return _Launched(rows, bins, kept, scalars, room * stride, count_high)
+    return _Launched(fetched, programs, kept, scalars, stride, count_high)
+
+
+_OUT_ROWS = 16
+_OUT_REST = 3 * BINS // 2
+"""One int64 buffer takes all results, so that one copy brings them: rows per program, then three histograms."""
+
+
+def _enqueue_scan(
+    pair: Pair,
+    scalars: torch.Tensor,
+    out: torch.Tensor,
+    kept: torch.Tensor,
+    stride: int,
+    careful: bool,
+    coarse: bool,
+    count_high: bool,
+    has_atol: bool,
+) -> None:
+    """Launch the scan and the histogram of what it keeps."""
+    fmt, programs = pair.actual_format, _grid(pair.actual, BLOCK)
+    kernels.scan_kernel[(programs,)](
+        pair.actual, pair.expected, pair.actual.numel(), scalars, out, out[15 * programs :].view(torch.int32), kept,
+        stride, kept.numel() // programs,
+        KIND_A=_KIND[fmt.name], KIND_E=_KIND[pair.expected_format.name], WIDTH=fmt.bits,
+        PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, OVERFLOW=fmt.overflow_key,
+        HAS_INFINITY=fmt.has_infinity, CAREFUL=careful, COARSE=coarse, COUNT_HIGH=count_high,
+        KEEP=kept.numel() > 0, HAS_ATOL=has_atol, BLOCK=BLOCK, VECTOR=VECTOR,
+        INTERPRETED=pair.actual.device.type != "cuda", num_warps=WARPS, enable_fp_fusion=False,
+    )  # fmt: skip
+    if kept.numel():
+        kernels.histogram_kernel[(triton.cdiv(kept.numel(), BLOCK),)](
+            kept, kept.numel(), scalars, out[_OUT_ROWS * programs :].view(torch.int32),
+            BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+
+
+def _make_slots(capacity: int, programs: int, device: torch.device) -> torch.Tensor:
+    """Room for what the brackets keep, all +inf: each program's share and a quarter as much again."""
+    room = int(capacity / programs * 1.25) + 64 if capacity else 0
+    return torch.full((programs * room,), math.inf, dtype=torch.float64, device=device)
 
 
 @dataclass(frozen=True, slots=True)
 class _Launched:
-    """What one launch brought back: a row per field and a column per program."""
+    """What one launch brought back: rows of a number per program, then histograms, then maybe values."""
 
-    rows: npt.NDArray[np.int64]
-    bins: npt.NDArray[np.int32]
+    fetched: npt.NDArray[np.int64]
+    programs: int
     kept: torch.Tensor
     scalars: torch.Tensor
-    room: int
+    stride: int
     count_high: bool
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """A row per field, a column per program."""
+        return self.fetched[: _OUT_ROWS * self.programs].reshape(_OUT_ROWS, self.programs)
+
+    @property
+    def bins(self) -> npt.NDArray[np.int32]:
+        """Three histograms."""
+        start = _OUT_ROWS * self.programs
+        return self.fetched[start : start + _OUT_REST].view(np.int32).reshape(3, BINS)
 
     def is_odd(self) -> bool:
         """Whether there is a NaN or an infinity, or a reference that rounds to one."""
@@ -159,7 +206,7 @@ class _Launched:
 
     def has_overflowed(self) -> bool:
         """Whether more fell inside than a program could keep."""
-        return bool((self.rows[15] > self.room).any())
+        return bool((self.rows[15] > self.kept.numel() // self.programs * self.stride).any())
 
     def total(self, count: int, brackets: Sequence[Bracket]) -> Scan:
         """The programs' partials added up."""
@@ -191,12 +238,6 @@ class _Launched:
         return Caught(low, high, values)
 
 
-def _room(brackets: Sequence[Bracket], programs: int) -> int:
-    """Values a program may keep: its share and a quarter as much again."""
-    capacity = sum(bracket.capacity for bracket in brackets)
-    return int(capacity / programs * 1.25) + 64 if capacity else 0
-
-
 def coarsen(low: float, high: float) -> tuple[float, float]:
     """[low, high) shrunk to ends whose lower 32 bits are 0: the kernel compares such in one instruction."""
     first, last = struct.unpack("<qq", struct.pack("<dd", low, high))
@@ -213,13 +254,19 @@ def _pair_on_host(pair: Pair) -> Pair:
     return Pair(bits[0], pair.actual_format, bits[1], pair.expected_format)
 
 
-def find_errors_at(aligned: Aligned, ranks: Sequence[Sequence[int]], run_pass: RunPass) -> dict[int, float]:
-    """Exact errors at 0-based ranks, by the passes `run_pass` makes over all pieces."""
+def find_errors_at(
+    aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]], run_pass: RunPass, passes: list[Scan]
+) -> dict[int, float]:
+    """Exact errors at 0-based ranks; the scans made for it are appended to `passes`."""
+    first = _scan_unseen(aligned, atol, ranks) if aligned.contiguous and aligned.count > KEEP_ALL else None
+    if first is not None:
+        passes.append(first[1])
     return find_ranks(
         ranks,
         aligned.count,
         run_pass,
-        lambda: draw_sample(aligned),
+        lambda: draw_sample(aligned)[THINNING // 2 :: THINNING].cpu().numpy(),
+        first=None if first is None else (first[0], first[1].caught),
         select_kept=select_kept,
         capacity=CAPACITY,
         sample_weight=THINNING,
@@ -227,8 +274,62 @@ def find_errors_at(aligned: Aligned, ranks: Sequence[Sequence[int]], run_pass: R
     )
 
 
-def draw_sample(aligned: Aligned) -> npt.NDArray[np.float64]:
-    """Sorted errors at a stratified sample of positions, thinned."""
+def _scan_unseen(
+    aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]
+) -> tuple[list[Bracket], Scan] | None:
+    """The first pass with everything decided on the GPU, so that the host waits once; None if it must be redone.
+
+    The same as drawing a sample, placing brackets, scanning and selecting in turn, but for ties whose value needs
+    more than 32 bits, which are left to that slower way.
+    """
+    count, (actual, expected) = aligned.count, aligned.operands[:2]
+    pair = Pair(*(x for o, bits in zip((actual, expected), aligned.flat(), strict=False) for x in (bits, o.format)))
+    programs, device = _grid(pair.actual, BLOCK), pair.actual.device
+    spots = [spot for group in ranks for spot in sample_ranks(group, count, SAMPLE)]
+    expect = [count * (last - first + 2) / SAMPLE for first, last in zip(spots[::2], spots[1::2], strict=True)]
+    if count < SAMPLE or sum(expect) * 1.25 > CAPACITY:
+        return None
+    # Rows, histograms, wanted bins (as 3 int64), seen (3), ends of brackets (11), the wanted bins' values.
+    start = _OUT_ROWS * programs + _OUT_REST
+    out = torch.zeros(start + 20 + 3 * READY, dtype=torch.int64, device=device)
+    scalars = out[start + 6 : start + 17].view(torch.float64)
+    given = _scalars((atol, actual.format.largest, *(r for g in ranks for r in (g[0], g[-1]))), device)
+    scalars[:2] = given[:2]
+    kept = _make_slots(int(sum(expect) * 1.25), programs, device)
+    with _on(device):
+        kernels.place_kernel[(1,)](draw_sample(aligned), SAMPLE, *spots, scalars)
+        _enqueue_scan(pair, scalars, out, kept, 1, False, True, True, has_atol=not math.isnan(atol))
+        kernels.pick_kernel[(3,)](
+            out, programs, -count % BLOCK, scalars, given[2:].to(torch.int64), out[_OUT_ROWS * programs :].view(torch.int32),
+            out[start:].view(torch.int32), BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS,
+        )  # fmt: skip
+        kernels.bin_values_kernel[(triton.cdiv(kept.numel(), BLOCK),)](
+            kept, kept.numel(), scalars, out[start:].view(torch.int32), out[start + 3 :].view(torch.int32),
+            out[start + 20 :].view(torch.float64), READY,
+            BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    fetched: npt.NDArray[np.int64] = out.cpu().numpy()
+    launched = _Launched(fetched, programs, kept, scalars, 1, count_high=True)
+    if launched.is_odd():
+        return None
+    ends = fetched[start + 6 : start + 17].view(np.float64)
+    brackets = [
+        Bracket(float(ends[2 + 2 * k]), float(ends[3 + 2 * k]), 1, int(expect[k]) if ends[8 + k] > ends[2 + 2 * k] else 0)
+        for k in range(3)
+    ]
+    scan = launched.total(count, brackets)
+    found, seen = fetched[start + 20 :].view(np.float64).reshape(3, READY), fetched[start + 3 :].view(np.int32)[:3]
+    caught = [
+        replace(c, values=replace(c.values, ready=found[k, : seen[k]])) if brackets[k].capacity and seen[k] <= READY else c
+        for k, c in enumerate(scan.caught)
+    ]
+    if _overflowed(scan.sum_abs, scan.max_abs) or _overflowed(scan.sum_rel, scan.max_rel):
+        return None
+    return brackets, replace(scan, caught=tuple(caught))
+
+
+def draw_sample(aligned: Aligned) -> torch.Tensor:
+    """Sorted errors at a stratified sample of positions, on the GPU."""
     size = min(SAMPLE, aligned.count)
     actual, expected = (x.bits for x in aligned.operands[:2])
     if not aligned.contiguous:
@@ -242,8 +343,7 @@ def draw_sample(aligned: Aligned) -> npt.NDArray[np.float64]:
             KIND_A=_KIND[aligned.operands[0].format.name], KIND_E=_KIND[aligned.operands[1].format.name],
             BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
-    thinned: npt.NDArray[np.float64] = errors.sort().values[THINNING // 2 :: THINNING].cpu().numpy()
-    return thinned
+    return errors.sort().values
 
 
 def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[float]]:
@@ -258,6 +358,8 @@ def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[floa
         first, last = wanted[values.number]
         before[values.number] = int(ends[first - 1]) if first else 0
         sizes[values.number] = int(ends[last]) - before[values.number]
+    if all(values.ready is not None and len(values.ready) == sizes[values.number] for values, _ in requests):
+        return select_on_host([(v.ready, [rank - before[v.number] for rank in ranks]) for v, ranks in requests])
     slots, device, room = requests[0][0].slots, requests[0][0].slots.device, max(sizes)
     found = torch.empty((3, room), dtype=torch.float64, device=device)
     with _on(device):
@@ -298,7 +400,7 @@ def _launch_read(
     with _on(device):
         kernels.read_kernel[(programs,)](
             actual, pair.expected, actual if scale is None else scale, actual.numel(),
-            _scalars([*unit[:4], fmt.overflow_start], device), out,
+            _scalars((*unit[:4], fmt.overflow_start), device), out,
             KIND_A=_KIND[fmt.name], KIND_E=_KIND[pair.expected_format.name],
             KIND_S=0 if scale_format is None else _KIND[scale_format.name],
             PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, MAX_EXPONENT=fmt.max_exponent,
@@ -315,7 +417,7 @@ def measure_moments(values: torch.Tensor, fmt: Format, factor: float) -> Moments
     out = torch.empty((3, programs), dtype=torch.int64, device=values.device)
     with _on(values.device):
         kernels.moments_kernel[(programs,)](
-            values, values.numel(), _scalars([factor], values.device), out,
+            values, values.numel(), _scalars((factor,), values.device), out,
             KIND=_KIND[fmt.name], BLOCK=READ_BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     fetched = _fetch(out)

@@ -73,25 +73,32 @@ def find_ranks(
     capacity: int = HOST_CAPACITY,
     sample_weight: int = 1,
     shrink: Shrink = lambda low, high: (low, high),
+    first: tuple[Sequence[Bracket], Sequence[Caught]] | None = None,
 ) -> dict[int, float]:
     """Exact values of the errors at 0-based `ranks`, given in up to three groups of neighbours.
 
     The sample is sorted; each of its entries stands for `sample_weight` drawn ones. `shrink` moves
-    the ends of a bracket a little inwards, to where a pass compares them fastest.
+    the ends of a bracket a little inwards, to where a pass compares them fastest. `first` is a pass already made.
     """
     search = _Search(count, select_kept, capacity, shrink)
     if count <= KEEP_ALL:
-        search.learn([Bracket(0.0, math.inf, 1, count)], run_pass, [[rank for group in ranks for rank in group]])
+        everything = [Bracket(0.0, math.inf, 1, count), *[EMPTY_BRACKET] * (N_BRACKETS - 1)]
+        search.learn(everything, run_pass(everything), [[rank for group in ranks for rank in group]])
+        return search.found
+    if first is not None:
+        search.learn(*first, ranks)
+    if search.has_found(ranks):
         return search.found
     samples = [(draw_sample(), sample_weight)] * len(ranks)
     tried: list[set[tuple[float, float]]] = [set() for _ in ranks]
-    while any(rank not in search.found for group in ranks for rank in group):
+    while not search.has_found(ranks):
         open_ranks = [[rank for rank in group if rank not in search.found] for group in ranks]
         brackets = [
             search.place_bracket(group, *samples[i], tried[i]) if group else EMPTY_BRACKET
             for i, group in enumerate(open_ranks)
         ]
-        kept = search.learn(brackets, run_pass, open_ranks)
+        brackets += [EMPTY_BRACKET] * (N_BRACKETS - len(brackets))
+        kept = search.learn(brackets, run_pass(brackets), open_ranks)
         samples = [(fresh, 1) if fresh is not None else old for fresh, old in zip(kept, samples, strict=True)]
     return search.found
 
@@ -122,8 +129,8 @@ class _Search:
         size = len(inside)
         first, last = 0, size - 1
         if size:
-            first = _sample_rank((ranks[0] - below_low) / population, size, weight, -SPREAD)
-            last = _sample_rank((ranks[-1] + 1 - below_low) / population, size, weight, SPREAD)
+            offsets = [rank - below_low for rank in ranks]
+            first, last = sample_ranks(offsets, population, size, weight)
             low, high = _tighten(inside, first, last, low, high)
         if self.shrink(low, high)[0] < self.shrink(low, high)[1]:
             low, high = self.shrink(low, high)
@@ -144,13 +151,15 @@ class _Search:
             return self.cuts[at], self.counts[at], self.cuts[at + 1], self.counts[at + 1]
         return self.cuts[at], self.counts[at], math.inf, self.count
 
+    def has_found(self, ranks: Sequence[Sequence[int]]) -> bool:
+        """Whether the errors at all ranks are known."""
+        return all(rank in self.found for group in ranks for rank in group)
+
     def learn(
-        self, brackets: Sequence[Bracket], run_pass: RunPass, ranks: Sequence[Sequence[int]]
+        self, brackets: Sequence[Bracket], caught: Sequence[Caught], ranks: Sequence[Sequence[int]]
     ) -> list[Floats | None]:
-        """Run one pass; note its cuts, settle the ranks it decides, return what it kept of undecided ones."""
-        padded = [*brackets, *[EMPTY_BRACKET] * (N_BRACKETS - len(brackets))]
-        caught = run_pass(padded)
-        for bracket, catch in zip(padded, caught, strict=True):
+        """Note the cuts of one pass, settle the ranks it decides, return what it kept of undecided ones."""
+        for bracket, catch in zip(brackets, caught, strict=True):
             self._add_cut(bracket.low, catch.below_low)
             self._add_cut(bracket.high, catch.below_high)
         undecided: list[Floats | None] = []
@@ -188,11 +197,14 @@ def _halfway(low: float, high: float) -> float:
     return float((words[:1] + (words[1:] - words[:1]) // 2).view(np.float64)[0])
 
 
-def _sample_rank(fraction: float, size: int, weight: int, deviations: float) -> int:
-    """Sample rank of a population fraction, moved by so many standard deviations of its binomial spread."""
-    fraction = min(max(fraction, 0.0), 1.0)
-    spread = deviations * math.sqrt(size * fraction * (1 - fraction) / weight) + math.copysign(1.0, deviations)
-    return round(fraction * size + spread)
+def sample_ranks(ranks: Sequence[int], population: int, size: int, weight: int = 1) -> tuple[int, int]:
+    """Ranks of a sample between which the population's `ranks` lie, but for SPREAD deviations; may overshoot."""
+    spots = []
+    for rank, side in ((ranks[0], -1), (ranks[-1] + 1, 1)):
+        fraction = min(max(rank / population, 0.0), 1.0)
+        deviation = math.sqrt(size * fraction * (1 - fraction) / weight)
+        spots.append(round(fraction * size + side * (SPREAD * deviation + 1)))
+    return spots[0], spots[1]
 
 
 def _tighten(sample: Floats, first: int, last: int, low: float, high: float) -> tuple[float, float]:

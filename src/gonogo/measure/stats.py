@@ -64,7 +64,7 @@ def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
 
     places = [(count - 1) * (percent / 100) for percent in PERCENTILES]
     ranks = [(math.floor(place), min(math.floor(place) + 1, count - 1)) for place in places]
-    values = find_errors_at(aligned, path, ranks, run_pass)
+    values = find_errors_at(aligned, path, atol, ranks, run_pass, passes)
     percentiles = [
         interpolate(values[low], values[high], place - low)
         for (low, high), place in zip(ranks, places, strict=True)
@@ -84,14 +84,19 @@ def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
 
 
 def find_errors_at(
-    aligned: Aligned, path: Path, ranks: Sequence[Sequence[int]], run_pass: RunPass
+    aligned: Aligned,
+    path: Path,
+    atol: float,
+    ranks: Sequence[Sequence[int]],
+    run_pass: RunPass,
+    passes: list[Scan],
 ) -> dict[int, float]:
-    """Exact errors at 0-based ranks, by the passes `run_pass` makes over all pieces."""
+    """Exact errors at 0-based ranks, by passes over all pieces, each of which is appended to `passes`."""
     if aligned.device == "cpu":
         return find_ranks(ranks, aligned.count, run_pass, lambda: _draw_sample(aligned, path))
     from gonogo.measure import path_triton
 
-    return path_triton.find_errors_at(aligned, ranks, run_pass)
+    return path_triton.find_errors_at(aligned, atol, ranks, run_pass, passes)
 
 
 def _draw_sample(aligned: Aligned, path: Path) -> npt.NDArray[np.float64]:

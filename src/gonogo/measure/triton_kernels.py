@@ -20,6 +20,8 @@ E5M2 = tl.constexpr(5)
 INF = tl.constexpr(float("inf"))
 FRACTION = tl.constexpr(2**52 - 1)
 MAGNITUDE = tl.constexpr(2**63 - 1)
+INF_WORD = tl.constexpr(0x7FF0000000000000)
+LOW_WORD = tl.constexpr(2**32 - 1)
 
 
 @triton.jit
@@ -161,12 +163,13 @@ def is_below(error, bound, COARSE: tl.constexpr):
     if COARSE:  # both words are positive: the sign of the difference tells, without a comparison
         return ((high_word(error) - high_word(bound)).to(tl.uint32, bitcast=True) >> 31).to(tl.int32)
     else:
-        return (error.to(tl.int64, bitcast=True) < bound.to(tl.int64, bitcast=True)).to(tl.int32)
+        difference = error.to(tl.int64, bitcast=True) - bound.to(tl.int64, bitcast=True)
+        return (difference.to(tl.uint64, bitcast=True) >> 63).to(tl.int32)
 
 
 @triton.jit
 def is_inside(error, low, high, COARSE: tl.constexpr):
-    """Whether low ≤ error < high."""
+    """Whether low ≤ error < high; for nothing where high = low."""
     if COARSE:
         offset = (high_word(error) - high_word(low)).to(tl.uint32, bitcast=True)
         return offset < (high_word(high) - high_word(low)).to(tl.uint32, bitcast=True)
@@ -217,7 +220,7 @@ def scan_kernel(
     a_ptr,
     e_ptr,
     count,
-    scalars_ptr,  # float64: atol, largest, low and high of three brackets
+    scalars_ptr,  # float64: atol, largest; low and high of three brackets; up to where each keeps
     out_ptr,  # int64 [15, programs]
     seen_ptr,  # int32 [programs, 2], zeroed: how many errors fell inside
     values_ptr,  # float64 [programs, room], filled with +inf
@@ -231,11 +234,9 @@ def scan_kernel(
     OVERFLOW: tl.constexpr,
     HAS_INFINITY: tl.constexpr,
     CAREFUL: tl.constexpr,  # whether NaN and infinities are looked for; without, they only show in sum_abs
-    COARSE: tl.constexpr,  # whether every lower bound has an empty low word, and where COUNT_HIGH is off, every upper
+    COARSE: tl.constexpr,  # whether every lower end, and every end up to which is kept, has an empty low word
     COUNT_HIGH: tl.constexpr,  # whether to count what lies below the upper ends too
-    KEEP0: tl.constexpr,
-    KEEP1: tl.constexpr,
-    KEEP2: tl.constexpr,
+    KEEP: tl.constexpr,
     HAS_ATOL: tl.constexpr,
     BLOCK: tl.constexpr,
     VECTOR: tl.constexpr,
@@ -248,6 +249,7 @@ def scan_kernel(
     low0, high0 = tl.load(scalars_ptr + 2), tl.load(scalars_ptr + 3)
     low1, high1 = tl.load(scalars_ptr + 4), tl.load(scalars_ptr + 5)
     low2, high2 = tl.load(scalars_ptr + 6), tl.load(scalars_ptr + 7)
+    keep0, keep1, keep2 = tl.load(scalars_ptr + 8), tl.load(scalars_ptr + 9), tl.load(scalars_ptr + 10)
     # A thread holds a row of the tile: it reduces its VECTOR elements first and keeps one set of sums.
     LANES: tl.constexpr = BLOCK // VECTOR
     sum_abs = tl.zeros([LANES], tl.float64)
@@ -325,14 +327,10 @@ def scan_kernel(
             below_high0 += tl.sum(is_below(error, high0, False), axis=1)
             below_high1 += tl.sum(is_below(error, high1, False), axis=1)
             below_high2 += tl.sum(is_below(error, high2, False), axis=1)
-        if KEEP0 or KEEP1 or KEEP2:
-            inside = zero & ~zero
-            if KEEP0:
-                inside |= is_inside(error, low0, high0, COARSE and not COUNT_HIGH)
-            if KEEP1:
-                inside |= is_inside(error, low1, high1, COARSE and not COUNT_HIGH)
-            if KEEP2:
-                inside |= is_inside(error, low2, high2, COARSE and not COUNT_HIGH)
+        if KEEP:
+            inside = is_inside(error, low0, keep0, COARSE)
+            inside |= is_inside(error, low1, keep1, COARSE)
+            inside |= is_inside(error, low2, keep2, COARSE)
             keep_inside(inside & valid, error, seen_at, values_at, stride, room, INTERPRETED)
     out_ptr += pid
     tl.store(out_ptr, tl.sum(exceeding.to(tl.int64)))  # rows as path_triton reads them
@@ -367,6 +365,51 @@ def sample_kernel(
     expected = decode(tl.load(e_ptr + position, mask=valid, other=0), KIND_E)
     error = absolute_error(actual, expected)
     tl.store(errors_ptr + at, error, mask=valid)
+
+
+@triton.jit
+def place_one(sample_ptr, size, first, last, ends_ptr, keep_ptr):
+    """A bracket around ranks first … last of a sorted sample: selection._tighten and coarsen, on the GPU."""
+    bottom = tl.load(sample_ptr + tl.maximum(first, 0))
+    top = tl.load(sample_ptr + tl.minimum(last, size - 1))
+    above_bottom = tl.load(sample_ptr + tl.maximum(tl.minimum(first + 1, size - 1), 0))
+    below_top = tl.load(sample_ptr + tl.maximum(tl.minimum(last - 1, size - 1), 0))
+    middle = tl.load(sample_ptr + tl.maximum(tl.minimum((first + last) // 2, size - 1), 0)).to(tl.int64, bitcast=True)
+    low, high = bottom.to(tl.int64, bitcast=True), top.to(tl.int64, bitcast=True)
+    low = tl.where(first >= 0, low + (above_bottom == bottom).to(tl.int64), 0)
+    high = tl.where(last < size, high + (below_top != top).to(tl.int64), INF_WORD)
+    alone = (middle < low) | (middle >= high)  # ties at both ends, or one tie throughout
+    coarse_low, coarse_high = ((low + LOW_WORD) >> 32) << 32, (high >> 32) << 32
+    widen = alone | (coarse_low >= coarse_high)
+    word = (tl.where(alone, middle, low) >> 32) << 32
+    coarse_low = tl.where(widen, word, coarse_low)
+    coarse_high = tl.where(widen, word + (LOW_WORD + 1), coarse_high)
+    # A tie whose value has an empty low word is counted alone, and nothing is kept.
+    tie = alone & (middle == word)
+    tl.store(ends_ptr, coarse_low.to(tl.float64, bitcast=True))
+    tl.store(ends_ptr + 1, tl.where(tie, word + 1, coarse_high).to(tl.float64, bitcast=True))
+    tl.store(keep_ptr, tl.where(tie, coarse_low, coarse_high).to(tl.float64, bitcast=True))
+
+
+@triton.jit(do_not_specialize=["size", "first0", "last0", "first1", "last1", "first2", "last2"])
+def place_kernel(sample_ptr, size, first0, last0, first1, last1, first2, last2, scalars_ptr):
+    """Brackets from a sorted sample, written where scan_kernel reads them: no wait for the host."""
+    place_one(sample_ptr, size, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
+    place_one(sample_ptr, size, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
+    place_one(sample_ptr, size, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
+
+
+@triton.jit
+def pick_kernel(rows_ptr, programs, padding, scalars_ptr, ranks_ptr, counts_ptr, bins_ptr, BINS: tl.constexpr, PROGRAMS: tl.constexpr):
+    """The bins in which each bracket's wanted ranks lie, given how many errors are below it."""
+    k = tl.program_id(0)
+    at = tl.arange(0, PROGRAMS)
+    below = tl.sum(tl.load(rows_ptr + (9 + k) * programs + at, mask=at < programs, other=0))
+    below -= tl.where(tl.load(scalars_ptr + 2 + 2 * k) > 0, padding, 0)
+    ends = tl.cumsum(tl.load(counts_ptr + k * BINS + tl.arange(0, BINS)), axis=0).to(tl.int64)
+    for i in tl.static_range(2):
+        rank = tl.load(ranks_ptr + 2 * k + i) - below
+        tl.store(bins_ptr + 2 * k + i, tl.sum((ends <= rank).to(tl.int32)))
 
 
 @triton.jit
