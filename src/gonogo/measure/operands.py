@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from gonogo.errors import (
     BackendMissing,
     DeviceMismatch,
+    InputError,
     ShapeMismatch,
     UnknownFormat,
     UnsupportedArray,
@@ -83,24 +85,40 @@ def _from_numpy(array: npt.NDArray[Any] | np.generic, role: str) -> Operand:
 
 
 def _from_torch(tensor: torch.Tensor, role: str) -> Operand:
+    known = _torch_formats().get(tensor.dtype)
+    if known is None or tensor.is_quantized or tensor.is_sparse or tensor.is_meta or tensor.is_mkldnn:
+        raise _refuse_torch(tensor, role)
+    fmt, integer = known
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    bits = tensor.detach().view(integer)
+    device = tensor.device
+    if device.type == "cpu":
+        return Operand(role, fmt, bits.numpy().view(_BIT_DTYPE[fmt.bits]), "cpu")
+    if device.type != "cuda":
+        raise UnsupportedArray(role, f"a tensor on {device}")
+    return Operand(role, fmt, bits, f"cuda:{device.index}")
+
+
+@cache
+def _torch_formats() -> dict[Any, tuple[Format, Any]]:
+    """torch dtype → its format, and the integer dtype that holds its bits."""
+    import torch
+
+    integers = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+    return {getattr(torch, name): (fmt, integers[fmt.bits]) for name, fmt in FORMATS.items()}
+
+
+def _refuse_torch(tensor: torch.Tensor, role: str) -> InputError:
     import torch
 
     name = str(tensor.dtype).removeprefix("torch.")
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
         kind = "quantized" if tensor.is_quantized else "meta" if tensor.is_meta else str(tensor.layout)
-        raise UnsupportedArray(role, f"a {kind.removeprefix('torch.')} tensor")
+        return UnsupportedArray(role, f"a {kind.removeprefix('torch.')} tensor")
     if not tensor.dtype.is_floating_point:
-        raise UnsupportedDtype(role, name)
-    if name not in FORMATS:
-        raise UnknownFormat(name, tuple(FORMATS), role=role)
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise UnsupportedArray(role, f"a tensor on {tensor.device}")
-    fmt = FORMATS[name]
-    integer = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}[fmt.bits]
-    bits = tensor.detach().resolve_neg().view(integer)
-    if tensor.device.type == "cpu":
-        return Operand(role, fmt, bits.numpy().view(_BIT_DTYPE[fmt.bits]), "cpu")
-    return Operand(role, fmt, bits, str(tensor.device))
+        return UnsupportedDtype(role, name)
+    return UnknownFormat(name, tuple(FORMATS), role=role)
 
 
 def _from_protocol(array: object, role: str) -> Operand:

@@ -22,7 +22,7 @@ from gonogo.formats import FORMATS, Format
 from gonogo.measure import path_numpy
 from gonogo.measure import triton_kernels as kernels
 from gonogo.measure.operands import Aligned
-from gonogo.measure.partials import Bracket, Caught, Moments, Pair, Scan, Unit, WorstError, saturate
+from gonogo.measure.partials import EMPTY_BRACKET, Bracket, Caught, Moments, Pair, Scan, Unit, WorstError, saturate
 from gonogo.measure.selection import (
     KEEP_ALL,
     RunPass,
@@ -279,69 +279,87 @@ def _scan_unseen(
 ) -> tuple[list[Bracket], Scan] | None:
     """The first pass with everything decided on the GPU, so that the host waits once; None if it must be redone.
 
-    The same as drawing a sample, placing brackets, scanning and selecting in turn, but for ties whose value needs
-    more than 32 bits, which are left to that slower way.
+    The same as drawing a sample, placing brackets, scanning and selecting in turn, with one guess: two arrays of
+    one short format have tied errors, which only need counting, others have not, and are kept. A wrong guess is a
+    bracket that settles nothing.
     """
     count, (actual, expected) = aligned.count, aligned.operands[:2]
-    pair = Pair(*(x for o, bits in zip((actual, expected), aligned.flat(), strict=False) for x in (bits, o.format)))
-    programs, device = _grid(pair.actual, BLOCK), pair.actual.device
+    flat = aligned.flat()
+    pair = Pair(flat[0], actual.format, flat[1], expected.format)
+    tied = actual.format is expected.format and actual.format.bits <= 16
     spots = [spot for group in ranks for spot in sample_ranks(group, count, SAMPLE)]
     expect = [count * (last - first + 2) / SAMPLE for first, last in zip(spots[::2], spots[1::2], strict=True)]
     if count < SAMPLE or sum(expect) * 1.25 > CAPACITY:
         return None
-    # Rows, histograms, wanted bins (as 3 int64), seen (3), ends of brackets (11), the wanted bins' values.
+    programs, device = _grid(pair.actual, BLOCK), pair.actual.device
+    # Behind rows and histograms: wanted bins, numbers seen, ends of brackets, values of the wanted bins.
     start = _OUT_ROWS * programs + _OUT_REST
-    out = torch.zeros(start + 20 + 3 * READY, dtype=torch.int64, device=device)
-    scalars = out[start + 6 : start + 17].view(torch.float64)
-    given = _scalars((atol, actual.format.largest, *(r for g in ranks for r in (g[0], g[-1]))), device)
-    scalars[:2] = given[:2]
-    kept = _make_slots(int(sum(expect) * 1.25), programs, device)
+    out = torch.zeros(start + 20 + (0 if tied else 3 * READY), dtype=torch.int64, device=device)
+    bins, seen, scalars = out[start:].view(torch.int32), out[start + 3 :].view(torch.int32), out[start + 6 : start + 17]
+    scalars = scalars.view(torch.float64)
+    given = _scalars((atol, actual.format.largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
     with _on(device):
-        kernels.place_kernel[(1,)](draw_sample(aligned), SAMPLE, *spots, scalars)
-        _enqueue_scan(pair, scalars, out, kept, 1, False, True, True, has_atol=not math.isnan(atol))
-        kernels.pick_kernel[(3,)](
-            out, programs, -count % BLOCK, scalars, given[2:].to(torch.int64), out[_OUT_ROWS * programs :].view(torch.int32),
-            out[start:].view(torch.int32), BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS,
-        )  # fmt: skip
-        kernels.bin_values_kernel[(triton.cdiv(kept.numel(), BLOCK),)](
-            kept, kept.numel(), scalars, out[start:].view(torch.int32), out[start + 3 :].view(torch.int32),
-            out[start + 20 :].view(torch.float64), READY,
-            BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
-        )  # fmt: skip
+        words = draw_sample(aligned, high_words=True)
+        scalars[:2] = given[:2]
+        kernels.place_kernel[(1,)](words, SAMPLE, *spots, scalars)
+        kept = _make_slots(0 if tied else int(sum(expect) * 1.25), programs, device)
+        _enqueue_scan(pair, scalars, out, kept, 1, False, True, count_high=tied, has_atol=not math.isnan(atol))
+        if not tied:
+            kernels.pick_kernel[(3,)](
+                out, programs, -count % BLOCK, scalars, given[2:], out[_OUT_ROWS * programs :].view(torch.int32), bins,
+                BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS,
+            )  # fmt: skip
+            kernels.bin_values_kernel[(triton.cdiv(kept.numel(), BLOCK),)](
+                kept, kept.numel(), scalars, bins, seen, out[start + 20 :].view(torch.float64), READY,
+                BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+            )  # fmt: skip
     fetched: npt.NDArray[np.int64] = out.cpu().numpy()
-    launched = _Launched(fetched, programs, kept, scalars, 1, count_high=True)
-    if launched.is_odd():
+    launched = _Launched(fetched, programs, kept, scalars, 1, count_high=tied)
+    if launched.is_odd() or launched.has_overflowed():
         return None
-    ends = fetched[start + 6 : start + 17].view(np.float64)
-    brackets = [
-        Bracket(float(ends[2 + 2 * k]), float(ends[3 + 2 * k]), 1, int(expect[k]) if ends[8 + k] > ends[2 + 2 * k] else 0)
-        for k in range(3)
-    ]
+    return _settle_unseen(launched, fetched[start:], count, tied)
+
+
+def _settle_unseen(
+    launched: _Launched, fetched: npt.NDArray[np.int64], count: int, tied: bool
+) -> tuple[list[Bracket], Scan] | None:
+    """Brackets and scan from what the first pass brought back; a bracket that settles nothing is made empty."""
+    ends = fetched[6:17].view(np.float64)
+    brackets = []
+    for k in range(3):
+        low, high, keep_end = (float(ends[i]) for i in (2 + 2 * k, 3 + 2 * k, 8 + k))
+        guessed = (keep_end == low) == tied
+        brackets.append(Bracket(low, high, 1, 0 if tied else 1) if guessed else EMPTY_BRACKET)
     scan = launched.total(count, brackets)
-    found, seen = fetched[start + 20 :].view(np.float64).reshape(3, READY), fetched[start + 3 :].view(np.int32)[:3]
-    caught = [
-        replace(c, values=replace(c.values, ready=found[k, : seen[k]])) if brackets[k].capacity and seen[k] <= READY else c
-        for k, c in enumerate(scan.caught)
-    ]
     if _overflowed(scan.sum_abs, scan.max_abs) or _overflowed(scan.sum_rel, scan.max_rel):
         return None
+    caught = list(scan.caught)
+    for k, bracket in enumerate(brackets):
+        seen = int(fetched[3:6].view(np.int32)[k])
+        if bracket is EMPTY_BRACKET:
+            # Its counts are of the ends the kernel used; of infinity nothing is known.
+            caught[k] = Caught(0, 0, np.empty(0))
+            brackets[k] = Bracket(0.0, 0.0)
+        elif bracket.capacity and seen <= READY:
+            ready = fetched[20 + k * READY : 20 + k * READY + seen].view(np.float64)
+            caught[k] = replace(caught[k], values=replace(caught[k].values, ready=ready))
     return brackets, replace(scan, caught=tuple(caught))
 
 
-def draw_sample(aligned: Aligned) -> torch.Tensor:
-    """Sorted errors at a stratified sample of positions, on the GPU."""
+def draw_sample(aligned: Aligned, *, high_words: bool = False) -> torch.Tensor:
+    """Sorted errors at a stratified sample of positions, or their high words, on the GPU."""
     size = min(SAMPLE, aligned.count)
     actual, expected = (x.bits for x in aligned.operands[:2])
     if not aligned.contiguous:
         positions = torch.from_numpy(stratified_positions(aligned.count, size)).to(actual.device)
         index = torch.unravel_index(positions, actual.shape)
         actual, expected = actual[index], expected[index]
-    errors = torch.empty(size, dtype=torch.float64, device=actual.device)
+    errors = torch.empty(size, dtype=torch.int32 if high_words else torch.float64, device=actual.device)
     with _on(actual.device):
         kernels.sample_kernel[(triton.cdiv(size, BLOCK),)](
             actual, expected, actual.numel(), errors, size,
             KIND_A=_KIND[aligned.operands[0].format.name], KIND_E=_KIND[aligned.operands[1].format.name],
-            BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+            HIGH_WORDS=high_words, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     return errors.sort().values
 

@@ -20,8 +20,6 @@ E5M2 = tl.constexpr(5)
 INF = tl.constexpr(float("inf"))
 FRACTION = tl.constexpr(2**52 - 1)
 MAGNITUDE = tl.constexpr(2**63 - 1)
-INF_WORD = tl.constexpr(0x7FF0000000000000)
-LOW_WORD = tl.constexpr(2**32 - 1)
 
 
 @triton.jit
@@ -352,7 +350,15 @@ def scan_kernel(
 
 @triton.jit
 def sample_kernel(
-    a_ptr, e_ptr, count, errors_ptr, size, KIND_A: tl.constexpr, KIND_E: tl.constexpr, BLOCK: tl.constexpr
+    a_ptr,
+    e_ptr,
+    count,
+    errors_ptr,
+    size,
+    KIND_A: tl.constexpr,
+    KIND_E: tl.constexpr,
+    HIGH_WORDS: tl.constexpr,  # whether only the errors' high words are wanted
+    BLOCK: tl.constexpr,
 ):
     """Absolute error at one pseudo-random place in each of `size` equal strata."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -364,39 +370,35 @@ def sample_kernel(
     actual = decode(tl.load(a_ptr + position, mask=valid, other=0), KIND_A)
     expected = decode(tl.load(e_ptr + position, mask=valid, other=0), KIND_E)
     error = absolute_error(actual, expected)
-    tl.store(errors_ptr + at, error, mask=valid)
+    tl.store(errors_ptr + at, high_word(error) if HIGH_WORDS else error, mask=valid)
 
 
 @triton.jit
-def place_one(sample_ptr, size, first, last, ends_ptr, keep_ptr):
-    """A bracket around ranks first … last of a sorted sample: selection._tighten and coarsen, on the GPU."""
-    bottom = tl.load(sample_ptr + tl.maximum(first, 0))
-    top = tl.load(sample_ptr + tl.minimum(last, size - 1))
-    above_bottom = tl.load(sample_ptr + tl.maximum(tl.minimum(first + 1, size - 1), 0))
-    below_top = tl.load(sample_ptr + tl.maximum(tl.minimum(last - 1, size - 1), 0))
-    middle = tl.load(sample_ptr + tl.maximum(tl.minimum((first + last) // 2, size - 1), 0)).to(tl.int64, bitcast=True)
-    low, high = bottom.to(tl.int64, bitcast=True), top.to(tl.int64, bitcast=True)
-    low = tl.where(first >= 0, low + (above_bottom == bottom).to(tl.int64), 0)
-    high = tl.where(last < size, high + (below_top != top).to(tl.int64), INF_WORD)
-    alone = (middle < low) | (middle >= high)  # ties at both ends, or one tie throughout
-    coarse_low, coarse_high = ((low + LOW_WORD) >> 32) << 32, (high >> 32) << 32
-    widen = alone | (coarse_low >= coarse_high)
-    word = (tl.where(alone, middle, low) >> 32) << 32
-    coarse_low = tl.where(widen, word, coarse_low)
-    coarse_high = tl.where(widen, word + (LOW_WORD + 1), coarse_high)
-    # A tie whose value has an empty low word is counted alone, and nothing is kept.
-    tie = alone & (middle == word)
-    tl.store(ends_ptr, coarse_low.to(tl.float64, bitcast=True))
-    tl.store(ends_ptr + 1, tl.where(tie, word + 1, coarse_high).to(tl.float64, bitcast=True))
-    tl.store(keep_ptr, tl.where(tie, coarse_low, coarse_high).to(tl.float64, bitcast=True))
+def place_one(words_ptr, size, first, last, ends_ptr, keep_ptr):
+    """A bracket around ranks first … last of sorted high words: selection._tighten, on the GPU.
+
+    A tie is taken for a single value with an empty low word; if it is none, the count will tell.
+    """
+    bottom = tl.load(words_ptr + tl.maximum(first, 0))
+    top = tl.load(words_ptr + tl.minimum(last, size - 1))
+    above_bottom = tl.load(words_ptr + tl.maximum(tl.minimum(first + 1, size - 1), 0))
+    below_top = tl.load(words_ptr + tl.maximum(tl.minimum(last - 1, size - 1), 0))
+    middle = tl.load(words_ptr + tl.maximum(tl.minimum((first + last) // 2, size - 1), 0))
+    low = tl.where(first >= 0, bottom + (above_bottom == bottom).to(tl.int32), 0)
+    high = tl.where(last < size, top + (below_top != top).to(tl.int32), 0x7FF00000)
+    tie = (middle < low) | (middle >= high)
+    low, high = tl.where(tie, middle, low).to(tl.int64) << 32, high.to(tl.int64) << 32
+    tl.store(ends_ptr, low.to(tl.float64, bitcast=True))
+    tl.store(ends_ptr + 1, tl.where(tie, low + 1, high).to(tl.float64, bitcast=True))
+    tl.store(keep_ptr, tl.where(tie, low, high).to(tl.float64, bitcast=True))
 
 
 @triton.jit(do_not_specialize=["size", "first0", "last0", "first1", "last1", "first2", "last2"])
-def place_kernel(sample_ptr, size, first0, last0, first1, last1, first2, last2, scalars_ptr):
-    """Brackets from a sorted sample, written where scan_kernel reads them: no wait for the host."""
-    place_one(sample_ptr, size, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
-    place_one(sample_ptr, size, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
-    place_one(sample_ptr, size, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
+def place_kernel(words_ptr, size, first0, last0, first1, last1, first2, last2, scalars_ptr):
+    """Brackets from a sorted sample's high words, written where scan_kernel reads them: no wait for the host."""
+    place_one(words_ptr, size, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
+    place_one(words_ptr, size, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
+    place_one(words_ptr, size, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
 
 
 @triton.jit
@@ -408,7 +410,7 @@ def pick_kernel(rows_ptr, programs, padding, scalars_ptr, ranks_ptr, counts_ptr,
     below -= tl.where(tl.load(scalars_ptr + 2 + 2 * k) > 0, padding, 0)
     ends = tl.cumsum(tl.load(counts_ptr + k * BINS + tl.arange(0, BINS)), axis=0).to(tl.int64)
     for i in tl.static_range(2):
-        rank = tl.load(ranks_ptr + 2 * k + i) - below
+        rank = tl.load(ranks_ptr + 2 * k + i).to(tl.int64) - below
         tl.store(bins_ptr + 2 * k + i, tl.sum((ends <= rank).to(tl.int32)))
 
 

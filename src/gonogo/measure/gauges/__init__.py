@@ -26,6 +26,7 @@ def gauge_names() -> tuple[str, ...]:
     )
 
 
+@cache
 def gauge(name: str, **parameters: Any) -> Gauge:
     """The gauge called `name`, with its parameters where it takes any.
 

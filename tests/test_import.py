@@ -1,0 +1,107 @@
+"""Importing gonogo: what it brings in, what it offers, and how it works with parts missing."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import gonogo
+
+MEASURE = """
+import json
+import numpy as np
+import gonogo
+rng = np.random.default_rng(5)
+expected = rng.standard_normal((300, 301))
+found = []
+for dtype in (np.float16, np.float32, np.float64):
+    actual = (expected * (1 + 1e-3 * rng.standard_normal(expected.shape))).astype(dtype)
+    actual[7, 8] = np.inf if dtype is np.float32 else actual[7, 8]
+    found.append(gonogo.measure(actual, expected, atol=1e-3).to_dict())
+    for gauge in ("ulp", "magnitude", "bound"):
+        found.append(gonogo.read(actual, expected, gauge=gauge, scale=np.abs(expected)).to_dict())
+"""
+
+
+def run_fresh(script: str) -> Any:
+    """What a fresh interpreter, with warnings as errors, prints as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_import_brings_in_no_framework() -> None:
+    """Neither on import nor by measuring NumPy arrays."""
+    watched = ("torch", "triton", "scipy", "pandas", "jax", "ml_dtypes", "rich", "hypothesis")
+    loaded = run_fresh(
+        f"{MEASURE}\nimport sys\nprint(json.dumps([name for name in {watched} if name in sys.modules]))"
+    )
+    assert loaded == []
+
+
+def test_measure_is_function_and_folder() -> None:
+    from gonogo.measure import stats
+    from gonogo.measure.readings import read
+
+    assert callable(gonogo.measure)
+    assert gonogo.measure is stats.measure
+    assert gonogo.read is read
+    assert isinstance(stats, ModuleType)
+
+
+def test_all_is_what_is_there() -> None:
+    assert gonogo.__all__ == sorted(gonogo.__all__)
+    public = {
+        name
+        for name, value in vars(gonogo).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert set(gonogo.__all__) == public | {"__version__", "errors", "formats"}
+    for name in public:
+        assert getattr(gonogo, name).__doc__, name
+    assert gonogo.__version__ == __import__("importlib.metadata").metadata.version("gonogo")
+
+
+def test_without_torch() -> None:
+    """Measuring goes on; what needs torch says so and how to get it."""
+    found, kinds, text = run_fresh(
+        "import sys\nsys.modules['torch'] = None\n"
+        f"{MEASURE}\n"
+        "try:\n"
+        "    gonogo.error_scale(lambda x: x, [np.ones(2)])\n"
+        "except gonogo.errors.BackendMissing as error:\n"
+        "    kinds = [isinstance(error, ImportError), isinstance(error, gonogo.errors.GonogoError), error.package]\n"
+        "    print(json.dumps([found, kinds, str(error)]))"
+    )
+    assert len(found) == 12
+    assert kinds == [True, True, "torch"]
+    assert text == "gonogo.error_scale needs torch, which is not installed. Run: pip install 'gonogo[torch]'"
+
+
+def test_without_the_native_path() -> None:
+    """NumPy alone gives the same: all to the bit but what is summed."""
+    found = run_fresh(
+        "import sys\nsys.modules['gonogo.measure._native'] = None\n"
+        f"{MEASURE}\n"
+        "from gonogo.measure import path_native\n"
+        "assert not path_native.available()\n"
+        "print(json.dumps(found))"
+    )
+    here: dict[str, Any] = {"np": np}
+    exec(MEASURE, here)
+    assert len(found) == len(here["found"]) == 12
+    for without, usual in zip(found, json.loads(json.dumps(here["found"])), strict=True):
+        assert list(without) == list(usual)
+        for field, value in usual.items():
+            if field.startswith("mean") or field == "bias":
+                assert math.isclose(without[field], value, rel_tol=1e-11), field
+            else:
+                assert without[field] == value, field
