@@ -73,7 +73,11 @@ BAD_ARRAYS: dict[str, tuple[Callable[[], Any], type[errors.InputError], str]] = 
     "string": (lambda: "1.0, 2.0", errors.UnsupportedArray, f"is a str{PASS_WHAT}"),
     "float": (lambda: 1.0, errors.UnsupportedArray, f"is a float{PASS_WHAT}"),
     "None": (lambda: None, errors.UnsupportedArray, f"is a NoneType{PASS_WHAT}"),
-    "masked": (lambda: np.ma.masked_array(ONES, [0, 1]), errors.UnsupportedArray, f"is a masked array{PASS_WHAT}"),
+    "masked": (
+        lambda: np.ma.masked_array(ONES, [0, 1]),
+        errors.UnsupportedArray,
+        f"is a masked array{PASS_WHAT}",
+    ),
     "sparse": (
         make_torch(lambda torch: torch.ones(2).to_sparse()),
         errors.UnsupportedArray,

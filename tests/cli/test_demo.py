@@ -53,8 +53,9 @@ def test_demo_as_tables() -> None:
 
 
 def test_refusal_is_one_line_and_exit_code_2() -> None:
+    main = [sys.executable, "-W", "error", "-c", "from gonogo.cli import main; main()"]
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "from gonogo.cli import main; main()", "demo", "--device", "cuda"],
+        [*main, "demo", "--device", "cuda"],
         capture_output=True,
         text=True,
         check=False,
@@ -76,7 +77,8 @@ def test_bad_usage_is_exit_code_2() -> None:
 def test_help_has_an_example_that_parses(name: str) -> None:
     result = CliRunner().invoke(cli, [name, "--help"], catch_exceptions=False)
     assert result.exit_code == 0
-    examples = [line.split("Example:")[1].split() for line in result.stdout.splitlines() if "Example:" in line]
+    lines = [line for line in result.stdout.splitlines() if "Example:" in line]
+    examples = [line.split("Example:")[1].split() for line in lines]
     assert examples
     for program, command, *options in examples:
         assert (program, command) == ("gonogo", name)

@@ -58,6 +58,11 @@ def assert_measures_alike(arrays: tuple[Any, Any], plain: tuple[Array, Array]) -
         assert gonogo.read(*one, gauge=gauge, scale=np.ones(())).worst == truth.worst
 
 
+def expand_first(x: Any) -> Any:
+    """Nine times the same memory."""
+    return np.broadcast_to(x, (9, *SHAPE[1:])) if isinstance(x, np.ndarray) else x.expand(9, -1, -1)
+
+
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "contiguous": lambda x: x,
     "zero-dimensional": lambda x: x[2, 3, 4, ...],
@@ -66,17 +71,22 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "offset": lambda x: x[1:, 2:, 3:],
     "transposed": lambda x: x.T if isinstance(x, np.ndarray) else x.permute(2, 1, 0),
     "swapped": lambda x: x.swapaxes(0, 1),
-    "expanded": lambda x: np.broadcast_to(x[:1], (9, *SHAPE[1:])) if isinstance(x, np.ndarray) else x[:1].expand(9, -1, -1),
+    "expanded": lambda x: expand_first(x[:1]),
     "negative": lambda x: x[::-1, ::-2, ::-1],
 }
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("library", ["numpy", "torch"])
+CASES = [
+    (library, view)
+    for library in ("numpy", "torch")
+    for view in VIEWS
+    if (library, view) != ("torch", "negative")
+]
+
+
+@pytest.mark.parametrize(("library", "view"), CASES)
 @pytest.mark.parametrize("name", FORMATS)
 def test_views(name: str, library: str, view: str) -> None:
-    if library == "torch" and view == "negative":
-        pytest.skip("torch has no negative strides")
     actual, expected = make_pair(name)
     look = VIEWS[view]
     handed = (to_torch(actual), to_torch(expected)) if library == "torch" else (actual, expected)
@@ -142,7 +152,7 @@ def test_planted_element_is_found_in_any_layout(data: st.DataObject) -> None:
     first = data.draw(kinds)
     second, third = (data.draw(st.just(first) | kinds) for _ in range(2))
     index = tuple(data.draw(st.integers(0, size - 1)) for size in shape)
-    # Values that even float8 holds and no two neighbours share; the planted one is off by one in the last place.
+    # Values that even float8 holds; the planted one is off by one in the last place.
     expected = (1 + (np.arange(math.prod(shape)) % 4) / 4).reshape(shape)
     actual = expected.astype(NUMPY_DTYPES[name])
     bits = actual.view(f"u{actual.itemsize}")
@@ -270,7 +280,19 @@ def test_objects_with_array_protocol(name: str) -> None:
 def test_objects_with_dlpack(name: str) -> None:
     actual, expected = make_pair(name)
     assert not hasattr(OnlyDlpack(actual), "__array__")
-    assert_measures_alike((OnlyDlpack(actual[:, ::2]), OnlyDlpack(expected[:, ::2])), (actual[:, ::2], expected[:, ::2]))
+    gaps = actual[:, ::2], expected[:, ::2]
+    assert_measures_alike((OnlyDlpack(gaps[0]), OnlyDlpack(gaps[1])), gaps)
+
+
+@pytest.mark.xfail(raises=RuntimeError, reason="_from_protocol: np.from_dlpack knows no bfloat16, no float8")
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2"])
+def test_dlpack_of_a_format_numpy_lacks(name: str) -> None:
+    """Measured, or refused by name: never somebody else's exception."""
+    actual, expected = make_pair(name)
+    try:
+        assert_measures_alike((OnlyDlpack(to_torch(actual)), expected), (actual, expected))
+    except gonogo.errors.InputError as error:
+        assert str(error).startswith("actual ")  # noqa: PT017
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])

@@ -44,6 +44,8 @@ PROGRAMS_PER_SM = 6
 # Blocks and programs: the fastest of seven settings on an NVIDIA H200 at 2^28 elements.
 SAMPLE = 2**18
 """Sampled errors: brackets then hold about 1.4 % of all, 30 MiB at 2^28 elements."""
+SMALL_SAMPLE = 2**12
+"""Sampled errors where they are tied: one program sorts them."""
 THINNING = 16
 """Every so-manieth of the sorted sample goes to the host: brackets are some 2,000 sample ranks wide."""
 CAPACITY = 2**22
@@ -210,26 +212,27 @@ class _Launched:
 
     def total(self, count: int, brackets: Sequence[Bracket]) -> Scan:
         """The programs' partials added up."""
-        floats, padding = self.rows.view(np.float64), -count % BLOCK  # padding reads as 0 against 0
+        rows, padding = self.rows, -count % BLOCK  # padding reads as 0 against 0
+        floats, whole = rows.view(np.float64), rows.sum(axis=1)
         max_ulp, sum_ulp = saturate(
-            int(self.rows[6].view(np.uint64).max()), float(floats[7].sum()), saturated=bool(self.rows[8].any())
+            int(rows[6].view(np.uint64).max()), float(floats[7].sum()), saturated=bool(whole[8])
         )
         return Scan(
-            exceeding=int(self.rows[0].sum()),
+            exceeding=int(whole[0]),
             max_abs=float(floats[1].max()),
             sum_abs=float(floats[2].sum()),
-            nonzero=count - (int(self.rows[3].sum()) - padding),
+            nonzero=count - (int(whole[3]) - padding),
             max_rel=float(floats[4].max()),
             sum_rel=float(floats[5].sum()),
             max_ulp=max_ulp,
             sum_ulp=sum_ulp,
-            caught=tuple(self._catch(k, bracket, padding) for k, bracket in enumerate(brackets)),
+            caught=tuple(self._catch(k, bracket, whole, padding) for k, bracket in enumerate(brackets)),
         )
 
-    def _catch(self, k: int, bracket: Bracket, padding: int) -> Caught:
-        low = int(self.rows[9 + k].sum()) - (padding if bracket.low > 0 else 0)
+    def _catch(self, k: int, bracket: Bracket, whole: npt.NDArray[np.int64], padding: int) -> Caught:
+        low = int(whole[9 + k]) - (padding if bracket.low > 0 else 0)
         if self.count_high:
-            high = int(self.rows[12 + k].sum()) - (padding if bracket.high > 0 else 0)
+            high = int(whole[12 + k]) - (padding if bracket.high > 0 else 0)
         else:
             high = low + int(self.bins[k].sum())
         values: Any = np.empty(0)
@@ -287,30 +290,38 @@ def _scan_unseen(
     flat = aligned.flat()
     pair = Pair(flat[0], actual.format, flat[1], expected.format)
     tied = actual.format is expected.format and actual.format.bits <= 16
-    spots = [spot for group in ranks for spot in sample_ranks(group, count, SAMPLE)]
-    expect = [count * (last - first + 2) / SAMPLE for first, last in zip(spots[::2], spots[1::2], strict=True)]
-    if count < SAMPLE or sum(expect) * 1.25 > CAPACITY:
+    size = SMALL_SAMPLE if tied else SAMPLE
+    spots = [spot for group in ranks for spot in sample_ranks(group, count, size)]
+    expect = 0 if tied else 1.25 * sum(count * (spots[i + 1] - spots[i] + 2) / size for i in (0, 2, 4))
+    if count < size or expect > CAPACITY:
         return None
     programs, device = _grid(pair.actual, BLOCK), pair.actual.device
-    # Behind rows and histograms: wanted bins, numbers seen, ends of brackets, values of the wanted bins.
+    # Behind rows and histograms: ends of brackets, wanted bins, numbers seen, extremes, values of the wanted bins.
     start = _OUT_ROWS * programs + _OUT_REST
-    out = torch.zeros(start + 20 + (0 if tied else 3 * READY), dtype=torch.int64, device=device)
-    bins, seen, scalars = out[start:].view(torch.int32), out[start + 3 :].view(torch.int32), out[start + 6 : start + 17]
-    scalars = scalars.view(torch.float64)
+    out = torch.zeros(start + 24 + (0 if tied else 3 * READY), dtype=torch.int64, device=device)
+    scalars = out[start : start + 11].view(torch.float64)
     given = _scalars((atol, actual.format.largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
     with _on(device):
-        words = draw_sample(aligned, high_words=True)
         scalars[:2] = given[:2]
-        kernels.place_kernel[(1,)](words, SAMPLE, *spots, scalars)
-        kept = _make_slots(0 if tied else int(sum(expect) * 1.25), programs, device)
+        if tied:
+            kernels.sample_and_place_kernel[(1,)](
+                *flat, count, torch.empty(size, dtype=torch.int32, device=device), *spots, scalars,
+                KIND_A=_KIND[actual.format.name], KIND_E=_KIND[expected.format.name], SIZE=size,
+                num_warps=WARPS, enable_fp_fusion=False,
+            )  # fmt: skip
+        else:
+            kernels.place_kernel[(1,)](draw_sample(aligned, high_words=True), size, *spots, scalars)
+        kept = _make_slots(int(expect), programs, device)
         _enqueue_scan(pair, scalars, out, kept, 1, False, True, count_high=tied, has_atol=not math.isnan(atol))
         if not tied:
+            bins = out[start + 11 :].view(torch.int32)
             kernels.pick_kernel[(3,)](
                 out, programs, -count % BLOCK, scalars, given[2:], out[_OUT_ROWS * programs :].view(torch.int32), bins,
                 BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS,
             )  # fmt: skip
             kernels.bin_values_kernel[(triton.cdiv(kept.numel(), BLOCK),)](
-                kept, kept.numel(), scalars, bins, seen, out[start + 20 :].view(torch.float64), READY,
+                kept, kept.numel(), scalars, bins, out[start + 14 :].view(torch.int32), out[start + 17 :],
+                out[start + 24 :].view(torch.float64), READY,
                 BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
             )  # fmt: skip
     fetched: npt.NDArray[np.int64] = out.cpu().numpy()
@@ -324,7 +335,7 @@ def _settle_unseen(
     launched: _Launched, fetched: npt.NDArray[np.int64], count: int, tied: bool
 ) -> tuple[list[Bracket], Scan] | None:
     """Brackets and scan from what the first pass brought back; a bracket that settles nothing is made empty."""
-    ends = fetched[6:17].view(np.float64)
+    ends = fetched[:11].view(np.float64)
     brackets = []
     for k in range(3):
         low, high, keep_end = (float(ends[i]) for i in (2 + 2 * k, 3 + 2 * k, 8 + k))
@@ -335,13 +346,16 @@ def _settle_unseen(
         return None
     caught = list(scan.caught)
     for k, bracket in enumerate(brackets):
-        seen = int(fetched[3:6].view(np.int32)[k])
+        seen = int(fetched[14:17].view(np.int32)[k])
+        largest, least = int(fetched[17 + 2 * k]), _NO_INDEX - int(fetched[18 + 2 * k])
         if bracket is EMPTY_BRACKET:
             # Its counts are of the ends the kernel used; of infinity nothing is known.
             caught[k] = Caught(0, 0, np.empty(0))
             brackets[k] = Bracket(0.0, 0.0)
-        elif bracket.capacity and seen <= READY:
-            ready = fetched[20 + k * READY : 20 + k * READY + seen].view(np.float64)
+        elif bracket.capacity and (seen <= READY or least == largest):
+            ready = fetched[24 + k * READY :][: min(seen, READY)].view(np.float64)
+            if seen > READY:  # all of them tied
+                ready = np.broadcast_to(ready[0], seen)
             caught[k] = replace(caught[k], values=replace(caught[k].values, ready=ready))
     return brackets, replace(scan, caught=tuple(caught))
 
@@ -383,7 +397,8 @@ def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[floa
     with _on(device):
         kernels.bin_values_kernel[(triton.cdiv(slots.numel(), BLOCK),)](
             slots, slots.numel(), requests[0][0].scalars, torch.from_numpy(wanted).to(device),
-            torch.zeros(3, dtype=torch.int32, device=device), found, room,
+            torch.zeros(3, dtype=torch.int32, device=device), torch.zeros(6, dtype=torch.int64, device=device),
+            found, room,
             BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     fetched = found.cpu().numpy()
@@ -396,17 +411,16 @@ def read(pair: Pair, scale: torch.Tensor | None, scale_format: Format | None, un
     """Worst error of a piece in a gauge's unit."""
     fetched = _launch_read(pair, scale, scale_format, unit, careful=False)
     worst = fetched[0].view(np.float64)
-    if fetched[5].any() or np.isinf(worst).any():
+    top, infinite = float(worst.max()), 0
+    if fetched[5].max() or top == math.inf:
         fetched = _launch_read(pair, scale, scale_format, unit, careful=True)
+        bad = int(fetched[4].min())
+        if bad != _NO_INDEX:
+            return WorstError(0.0, 0, 0.0, 0, bad_scale=bad)
         worst = fetched[0].view(np.float64)
-    bad = int(fetched[4].min())
-    return WorstError(
-        worst=float(worst.max()),
-        index=int(fetched[1][worst == worst.max()].min()) if bad == _NO_INDEX else 0,
-        signed_sum=float(fetched[2].view(np.float64).sum()) if bad == _NO_INDEX else 0.0,
-        infinite=int(fetched[3].sum()),
-        bad_scale=None if bad == _NO_INDEX else bad,
-    )
+        top, infinite = float(worst.max()), int(fetched[3].sum())
+    index, signed_sum = int(fetched[1][worst == top].min()), float(fetched[2].view(np.float64).sum())
+    return WorstError(top, index, signed_sum, infinite)
 
 
 def _launch_read(

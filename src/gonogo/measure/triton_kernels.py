@@ -349,6 +349,16 @@ def scan_kernel(
 
 
 @triton.jit
+def sampled_error(a_ptr, e_ptr, count, size, stratum, KIND_A: tl.constexpr, KIND_E: tl.constexpr):
+    """Absolute error at one pseudo-random place in stratum number `stratum` of `size` equal ones."""
+    wide = tl.minimum(stratum, size - 1).to(tl.int64)
+    first, end = wide * count // size, (wide + 1) * count // size
+    jitter = (tl.randint(0, stratum) & 0x7FFFFFFF).to(tl.int64)
+    position = first + jitter % tl.maximum(end - first, 1)
+    return absolute_error(decode(tl.load(a_ptr + position), KIND_A), decode(tl.load(e_ptr + position), KIND_E))
+
+
+@triton.jit
 def sample_kernel(
     a_ptr,
     e_ptr,
@@ -360,17 +370,37 @@ def sample_kernel(
     HIGH_WORDS: tl.constexpr,  # whether only the errors' high words are wanted
     BLOCK: tl.constexpr,
 ):
-    """Absolute error at one pseudo-random place in each of `size` equal strata."""
+    """Absolute errors at a stratified sample of places."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    valid = at < size
-    stratum = at.to(tl.int64)
-    first, end = stratum * count // size, (stratum + 1) * count // size
-    jitter = (tl.randint(0, at) & 0x7FFFFFFF).to(tl.int64)
-    position = first + jitter % tl.maximum(end - first, 1)
-    actual = decode(tl.load(a_ptr + position, mask=valid, other=0), KIND_A)
-    expected = decode(tl.load(e_ptr + position, mask=valid, other=0), KIND_E)
-    error = absolute_error(actual, expected)
-    tl.store(errors_ptr + at, high_word(error) if HIGH_WORDS else error, mask=valid)
+    error = sampled_error(a_ptr, e_ptr, count, size, at, KIND_A, KIND_E)
+    tl.store(errors_ptr + at, high_word(error) if HIGH_WORDS else error, mask=at < size)
+
+
+@triton.jit(do_not_specialize=["first0", "last0", "first1", "last1", "first2", "last2"])
+def sample_and_place_kernel(
+    a_ptr,
+    e_ptr,
+    count,
+    words_ptr,
+    first0,
+    last0,
+    first1,
+    last1,
+    first2,
+    last2,
+    scalars_ptr,
+    KIND_A: tl.constexpr,
+    KIND_E: tl.constexpr,
+    SIZE: tl.constexpr,
+):
+    """sample_kernel, a sort and place_kernel in one program, for a small sample."""
+    at = tl.arange(0, SIZE)
+    error = sampled_error(a_ptr, e_ptr, count, SIZE, at, KIND_A, KIND_E)
+    tl.store(words_ptr + at, tl.sort(high_word(error)))
+    tl.debug_barrier()
+    place_one(words_ptr, SIZE, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
+    place_one(words_ptr, SIZE, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
+    place_one(words_ptr, SIZE, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
 
 
 @triton.jit
@@ -434,9 +464,12 @@ def histogram_kernel(values_ptr, slots, scalars_ptr, counts_ptr, BINS: tl.conste
 
 @triton.jit
 def bin_values_kernel(
-    values_ptr, slots, scalars_ptr, bins_ptr, seen_ptr, out_ptr, room, BINS: tl.constexpr, BLOCK: tl.constexpr
+    values_ptr, slots, scalars_ptr, bins_ptr, seen_ptr, extremes_ptr, out_ptr, room, BINS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Per bracket, the kept values of its bins first … last, in any order."""
+    """Per bracket, the kept values of its bins first … last, in any order, and the least and largest of them.
+
+    Extremes are bit patterns, counted down from the top for the least, so that maxima over zeros give both.
+    """
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values_ptr + at, mask=at < slots, other=INF)
     for k in tl.static_range(3):
@@ -444,6 +477,9 @@ def bin_values_kernel(
         wanted = (bin >= tl.load(bins_ptr + 2 * k)) & (bin <= tl.load(bins_ptr + 2 * k + 1))
         slot = tl.atomic_add(seen_ptr + k + tl.zeros_like(bin), 1, mask=wanted, sem="relaxed")
         tl.store(out_ptr + k * room + slot, value, mask=wanted & (slot < room))
+        word = value.to(tl.int64, bitcast=True)
+        tl.atomic_max(extremes_ptr + 2 * k, tl.max(tl.where(wanted, word, 0)))
+        tl.atomic_max(extremes_ptr + 2 * k + 1, tl.max(tl.where(wanted, MAGNITUDE - word, 0)))
 
 
 @triton.jit
