@@ -99,6 +99,7 @@ def test_triton_stats(name: str, same: bool, make: Callable, monkeypatch: pytest
     aligned = align_arrays(actual, expected)
     with triton_path(block=2**14) as path:
         monkeypatch.setattr(path, "SAMPLE", 2**13)
+        monkeypatch.setattr(path, "SMALL_SAMPLE", 2**9)
         monkeypatch.setattr(path, "THINNING", 4)
         assert_paths_agree(_measure_aligned(aligned, path_numpy, 1e-3), _measure_aligned(on_device(aligned), path, 1e-3))
 

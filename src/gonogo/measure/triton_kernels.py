@@ -388,6 +388,7 @@ def sample_and_place_kernel(
     last1,
     first2,
     last2,
+    given_ptr,
     scalars_ptr,
     KIND_A: tl.constexpr,
     KIND_E: tl.constexpr,
@@ -398,9 +399,7 @@ def sample_and_place_kernel(
     error = sampled_error(a_ptr, e_ptr, count, SIZE, at, KIND_A, KIND_E)
     tl.store(words_ptr + at, tl.sort(high_word(error)))
     tl.debug_barrier()
-    place_one(words_ptr, SIZE, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
-    place_one(words_ptr, SIZE, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
-    place_one(words_ptr, SIZE, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
+    place_all(words_ptr, SIZE, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr)
 
 
 @triton.jit
@@ -423,12 +422,20 @@ def place_one(words_ptr, size, first, last, ends_ptr, keep_ptr):
     tl.store(keep_ptr, tl.where(tie, low, high).to(tl.float64, bitcast=True))
 
 
-@triton.jit(do_not_specialize=["size", "first0", "last0", "first1", "last1", "first2", "last2"])
-def place_kernel(words_ptr, size, first0, last0, first1, last1, first2, last2, scalars_ptr):
-    """Brackets from a sorted sample's high words, written where scan_kernel reads them: no wait for the host."""
+@triton.jit
+def place_all(words_ptr, size, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr):
+    """atol and largest as given, and three brackets, written where scan_kernel reads them."""
+    tl.store(scalars_ptr, tl.load(given_ptr))
+    tl.store(scalars_ptr + 1, tl.load(given_ptr + 1))
     place_one(words_ptr, size, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
     place_one(words_ptr, size, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
     place_one(words_ptr, size, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
+
+
+@triton.jit(do_not_specialize=["size", "first0", "last0", "first1", "last1", "first2", "last2"])
+def place_kernel(words_ptr, size, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr):
+    """place_all by itself: no wait for the host between sampling and scanning."""
+    place_all(words_ptr, size, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr)
 
 
 @triton.jit
