@@ -101,9 +101,7 @@ def name_machine(device: str) -> str:
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        named = [
-            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
-        ]
+        named = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         model = named[0] if named else model
     return f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 

@@ -80,7 +80,14 @@ def bench_cpu(table: Table, log2_n: int) -> None:
             cuda=False,
         )
         add_ratio(table, f"measure {name}, CPU, 2^{log2_n}, 2 threads", times, "same", "allclose", 0.25)
-        add_ratio(table, f"measure {name} against float64, CPU, 2^{log2_n}", times, "float64", "allclose of doubles", 0.5)
+        add_ratio(
+            table,
+            f"measure {name} against float64, CPU, 2^{log2_n}",
+            times,
+            "float64",
+            "allclose of doubles",
+            0.5,
+        )
     small = np.random.default_rng(0).standard_normal(1000)
     times = time_side_by_side(
         {"measure": lambda: gonogo.measure(small.astype(np.float32), small)}, repeats=500, cuda=False
@@ -114,7 +121,13 @@ def bench_cpu_memory(table: Table) -> None:
         grown = subprocess.run(
             [sys.executable, "-c", MEMORY_PROBE, str(log2_n)], check=True, capture_output=True, text=True
         )
-        table.add(f"extra memory of measure and read, CPU, 2^{log2_n}", f"{float(grown.stdout):.0f} MB", "", "", "≤ 64 MB")
+        table.add(
+            f"extra memory of measure and read, CPU, 2^{log2_n}",
+            f"{float(grown.stdout):.0f} MB",
+            "",
+            "",
+            "≤ 64 MB",
+        )
 
 
 def bench_gpu(table: Table, log2_n: int) -> None:
@@ -132,7 +145,14 @@ def bench_gpu(table: Table, log2_n: int) -> None:
             cuda=True,
         )
         add_ratio(table, f"measure {name}, GPU, 2^{log2_n}", times, "same", "allclose", 0.40)
-        add_ratio(table, f"measure {name} against float64, GPU, 2^{log2_n}", times, "float64", "allclose of doubles", 0.40)
+        add_ratio(
+            table,
+            f"measure {name} against float64, GPU, 2^{log2_n}",
+            times,
+            "float64",
+            "allclose of doubles",
+            0.40,
+        )
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         gonogo.measure(actual, exact)
@@ -177,7 +197,13 @@ def count_small_launches(table: Table) -> None:
         gonogo.measure(actual, exact)
     launches = sum(e.count for e in trace.key_averages() if "Memcpy" not in e.key and "cuda" not in e.key)
     times = time_side_by_side({"measure": lambda: gonogo.measure(actual, exact)}, repeats=200, cuda=True)
-    table.add("measure float16, GPU, 1,000 elements", f"{times['measure'] * 1e3:.0f} µs", f"{launches} launches", "", "≤ 3 launches")
+    table.add(
+        "measure float16, GPU, 1,000 elements",
+        f"{times['measure'] * 1e3:.0f} µs",
+        f"{launches} launches",
+        "",
+        "≤ 3 launches",
+    )
 
 
 def describe_machine() -> str:
@@ -191,7 +217,8 @@ def describe_machine() -> str:
 
     model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")), platform.processor())  # fmt: skip
-    return f"{model}, {os.cpu_count()} cores, {versions}, native path {'/'.join(path_native.instruction_sets()) or 'absent'}"
+    native = "/".join(path_native.instruction_sets()) or "absent"
+    return f"{model}, {os.cpu_count()} cores, {versions}, native path {native}"
 
 
 def main() -> None:
@@ -211,7 +238,10 @@ def main() -> None:
         if not options.quick:
             bench_cpu_memory(table)
     if options.markdown:
-        options.markdown.write_text(f"# measure and read\n\nMachine: {machine}.\nMade by: `python benchmarks/measure.py`.\n\n{table.markdown()}\n")
+        options.markdown.write_text(
+            f"# measure and read\n\nMachine: {machine}.\nMade by: `python benchmarks/measure.py`.\n\n"
+            f"{table.markdown()}\n"
+        )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,11 @@ def exact_values(layout: Layout, patterns: np.ndarray) -> list[Fraction | str]:
 
 
 def as_float(value: Fraction | str) -> float:
-    return {NAN: math.nan, POSITIVE: math.inf, NEGATIVE: -math.inf}[value] if isinstance(value, str) else to_float(value)
+    return (
+        {NAN: math.nan, POSITIVE: math.inf, NEGATIVE: -math.inf}[value]
+        if isinstance(value, str)
+        else to_float(value)
+    )
 
 
 def all_patterns(fmt: Format) -> np.ndarray:
@@ -147,7 +151,10 @@ def test_cell_distance_of_every_pattern(name: str) -> None:
         values, low, high, np.nextafter(low, -math.inf), np.nextafter(high, math.inf), -values, values * 3 + 1
     ):  # fmt: skip
         finite = np.isfinite(reference)
-        exact = [to_float(c.distance(Fraction(float(r)))) for c, r in zip(np.array(cells, object)[finite], reference[finite], strict=True)]
+        exact = [
+            to_float(c.distance(Fraction(float(r))))
+            for c, r in zip(np.array(cells, object)[finite], reference[finite], strict=True)
+        ]
         np.testing.assert_array_equal(fmt.cell_distance(values[finite], reference[finite]), exact)
 
 

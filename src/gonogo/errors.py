@@ -50,8 +50,7 @@ class UnsupportedArray(InputError):
     def __init__(self, role: str, what: str) -> None:
         self.role, self.what = role, what
         super().__init__(
-            f"{role} is {what}; pass a dense NumPy array, a torch tensor, "
-            "or an object with __dlpack__ or __array__"
+            f"{role} is {what}; pass a dense NumPy array, a torch tensor, or an object with __dlpack__ or __array__"
         )
 
 

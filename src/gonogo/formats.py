@@ -86,7 +86,7 @@ class Format:
     @cached_property
     def largest_key(self) -> int:
         """Key of the largest finite value; the next key is infinity, or NaN where there is none."""
-        return int(self.round_to_key(np.float64(self.largest)))
+        return int(self.round_to_key(np.array(self.largest)))
 
     @cached_property
     def overflow_threshold(self) -> Fraction:
@@ -140,7 +140,8 @@ class Format:
         quanta = (magnitude + anchor).view(np.int64) - anchor.view(np.int64)
         key = ((exponent - self.min_exponent) << (self.precision - 1)) + quanta
         key = np.minimum(key, self.overflow_key)
-        return np.where(np.signbit(values), -key, key)
+        signed: Array = np.where(np.signbit(values), -key, key)
+        return signed
 
     @cached_property
     def overflow_key(self) -> int:
@@ -166,15 +167,16 @@ class Format:
         """Unit in the last place at real `values`: the spacing of the format in their binade."""
         exponent = _exponent(np.abs(np.asarray(values, np.float64)))
         exponent = np.clip(exponent, self.min_exponent, self.max_exponent)
-        return np.ldexp(1.0, exponent - self.precision + 1)
+        spacing: Array = np.ldexp(1.0, exponent - self.precision + 1)
+        return spacing
 
     def cell(self, value: float) -> Cell:
         """The reals that round to `value`, exactly; both zeros share one cell."""
-        if math.isnan(value) or float(self.round(np.float64(value))) != value:
+        if math.isnan(value) or float(self.round(np.array(value))) != value:
             raise InputError(f"{value!r} is not a value of {self.name}: it has no rounding cell")
-        key = abs(int(self.round_to_key(np.float64(value))))
-        low = -self._midpoint_above(0) if key == 0 else self._midpoint_above(key - 1)
-        high = math.inf if math.isinf(value) else self._midpoint_above(key)
+        key = abs(int(self.round_to_key(np.array(value))))
+        low: Fraction | float = -self._midpoint_above(0) if key == 0 else self._midpoint_above(key - 1)
+        high: Fraction | float = math.inf if math.isinf(value) else self._midpoint_above(key)
         if value < 0:
             low, high = -high, -low
         return Cell(low, high, closed=key % 2 == 0)
@@ -234,7 +236,9 @@ def _decode_table(fmt: Format) -> Array:
         significand_bits = fmt.precision - 1
         exponent = magnitude >> significand_bits
         significand = (magnitude & (2**significand_bits - 1)) + np.where(exponent > 0, 2**significand_bits, 0)
-        values = np.ldexp(significand.astype(np.float64), np.maximum(exponent, 1) - 1 + fmt.min_exponent - significand_bits)
+        values = np.ldexp(
+            significand.astype(np.float64), np.maximum(exponent, 1) - 1 + fmt.min_exponent - significand_bits
+        )
         if fmt.has_infinity:
             top = fmt.overflow_key
             values[top], values[top + 1 :] = np.inf, np.nan
@@ -248,9 +252,7 @@ FLOAT16 = Format("float16", bits=16, precision=11, min_exponent=-14, largest=655
 BFLOAT16 = Format("bfloat16", bits=16, precision=8, min_exponent=-126, largest=(2 - 2.0**-7) * 2.0**127)
 FLOAT32 = Format("float32", bits=32, precision=24, min_exponent=-126, largest=(2 - 2.0**-23) * 2.0**127)
 FLOAT64 = Format("float64", bits=64, precision=53, min_exponent=-1022, largest=(2 - 2.0**-52) * 2.0**1023)
-FLOAT8_E4M3FN = Format(
-    "float8_e4m3fn", bits=8, precision=4, min_exponent=-6, largest=448.0, has_infinity=False
-)
+FLOAT8_E4M3FN = Format("float8_e4m3fn", bits=8, precision=4, min_exponent=-6, largest=448.0, has_infinity=False)
 FLOAT8_E5M2 = Format("float8_e5m2", bits=8, precision=3, min_exponent=-14, largest=57344.0)
 
 FORMATS: dict[str, Format] = {

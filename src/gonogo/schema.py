@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from gonogo.errors import InputError
+from gonogo.formats import get_format
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,11 @@ class Contract:
             ("summation", ("blocked", "sequential", "probabilistic")),
         ):
             if getattr(self, field) not in allowed:
-                raise InputError(
-                    f"contract {field} is {getattr(self, field)!r}; it is one of {', '.join(allowed)}"
-                )
+                raise InputError(f"contract {field} is {getattr(self, field)!r}; it is one of {', '.join(allowed)}")
+
+        for name in (self.accumulate, self.intermediate):
+            if name is not None:
+                get_format(name)
 
     def growth(self, length: int) -> float:
         """g(n): how the error of a sum of `length` terms grows, in units of u_c·Σ|terms|."""

@@ -28,7 +28,16 @@ def patterns(name: str) -> st.SearchStrategy[int]:
     layout = LAYOUTS[name]
     sign = 1 << (layout.bits - 1)
     one = layout.bias << layout.fraction_bits
-    magnitudes = [0, 1, 2, (1 << layout.fraction_bits) - 1, 1 << layout.fraction_bits, one, one + 1, layout.top]
+    magnitudes = [
+        0,
+        1,
+        2,
+        (1 << layout.fraction_bits) - 1,
+        1 << layout.fraction_bits,
+        one,
+        one + 1,
+        layout.top,
+    ]
     magnitudes += [min(layout.top + k, sign - 1) for k in (1, 2)]  # infinity and NaN, or NaN alone
     special = [m | s for m in magnitudes for s in (0, sign)]
     return st.sampled_from(special) | st.integers(0, 2**layout.bits - 1)

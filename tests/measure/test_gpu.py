@@ -36,7 +36,12 @@ def test_read(name: str, gauge: str) -> None:
     actual, expected = make_pair(smooth, name, same=False, n=N)
     scale = np.abs(expected)
     host = gonogo.read(actual, expected, gauge=gauge, scale=scale)
-    found = gonogo.read(to_cuda(actual, name), torch.from_numpy(expected).cuda(), gauge=gauge, scale=torch.from_numpy(scale).cuda())
+    found = gonogo.read(
+        to_cuda(actual, name),
+        torch.from_numpy(expected).cuda(),
+        gauge=gauge,
+        scale=torch.from_numpy(scale).cuda(),
+    )
     assert (host.worst, host.index) == (found.worst, found.index)
 
 
@@ -51,7 +56,10 @@ def test_layouts() -> None:
         lambda x: x[3:, 5:],
         lambda x: x[:, 7],
     ):
-        found, host = gonogo.measure(view(actual), view(expected)), gonogo.measure(view(actual).cpu(), view(expected).cpu())
+        found, host = (
+            gonogo.measure(view(actual), view(expected)),
+            gonogo.measure(view(actual).cpu(), view(expected).cpu()),
+        )
         assert_paths_agree(host, found)
         reading = gonogo.read(view(actual), view(expected), gauge="bound", scale=view(scale))
         on_host = gonogo.read(view(actual).cpu(), view(expected).cpu(), gauge="bound", scale=view(scale).cpu())

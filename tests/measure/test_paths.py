@@ -98,10 +98,14 @@ def test_triton_stats(name: str, same: bool, make: Callable, monkeypatch: pytest
     actual, expected = make_pair(make, name, same)
     aligned = align_arrays(actual, expected)
     with triton_path(block=2**14) as path:
-        monkeypatch.setattr(path, "SAMPLE", 2**13)
-        monkeypatch.setattr(path, "SMALL_SAMPLE", 2**9)
-        monkeypatch.setattr(path, "THINNING", 4)
-        assert_paths_agree(_measure_aligned(aligned, path_numpy, 1e-3), _measure_aligned(on_device(aligned), path, 1e-3))
+        from gonogo.measure import select_triton
+
+        monkeypatch.setattr(select_triton, "SAMPLE", 2**13)
+        monkeypatch.setattr(select_triton, "SMALL_SAMPLE", 2**9)
+        monkeypatch.setattr(select_triton, "THINNING", 4)
+        assert_paths_agree(
+            _measure_aligned(aligned, path_numpy, 1e-3), _measure_aligned(on_device(aligned), path, 1e-3)
+        )
 
 
 @pytest.mark.parametrize("gauge", ["absolute", "magnitude", "ulp", "bound", "policy"])
@@ -109,7 +113,9 @@ def test_triton_stats(name: str, same: bool, make: Callable, monkeypatch: pytest
 @pytest.mark.parametrize("name", FORMATS)
 def test_readings(name: str, make: Callable, gauge: str) -> None:
     actual, expected = make_pair(make, name, same=False, n=5000)
-    scale = np.abs(np.nan_to_num(expected, posinf=1, neginf=1)) * np.random.default_rng(0).choice([0, 1, 3], expected.shape)
+    scale = np.abs(np.nan_to_num(expected, posinf=1, neginf=1)) * np.random.default_rng(0).choice(
+        [0, 1, 3], expected.shape
+    )
     chosen = gonogo.gauge(gauge, **({"atol": 1e-3, "rtol": 1e-2} if gauge == "policy" else {}))
     aligned = align_arrays(actual, expected, *([scale] if chosen.needs_scale else []))
 
@@ -137,7 +143,9 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for threads in ("1", "3"):
         monkeypatch.setenv("GONOGO_NUM_THREADS", threads)
-        results.append((gonogo.measure(actual, expected), gonogo.read(actual, expected, gauge="bound", scale=scale)))
+        results.append(
+            (gonogo.measure(actual, expected), gonogo.read(actual, expected, gauge="bound", scale=scale))
+        )
     assert_paths_agree(results[0][0], results[1][0])
     assert results[0][1].worst == results[1][1].worst
     assert results[0][1].index == results[1][1].index

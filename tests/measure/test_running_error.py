@@ -25,9 +25,7 @@ from gonogo.measure.running_error.rules import PASSIVE, RULES  # noqa: E402
 from gonogo.measure.running_error.rules.smooth import SLOPES  # noqa: E402
 from gonogo.schema import Contract  # noqa: E402
 
-_spec = importlib.util.spec_from_file_location(
-    "analytic_scale", Path(__file__).with_name("analytic_scale.py")
-)
+_spec = importlib.util.spec_from_file_location("analytic_scale", Path(__file__).with_name("analytic_scale.py"))
 assert _spec is not None
 assert _spec.loader is not None
 analytic = importlib.util.module_from_spec(_spec)
@@ -179,9 +177,7 @@ def row_op(reference, scale, *kernels):
 
 
 def norm_op(reference, scale, *kernels):
-    return Op(
-        reference, scale, lambda n, values: [values(3, n), *(torch.randn(n) for _ in range(2))], kernels
-    )
+    return Op(reference, scale, lambda n, values: [values(3, n), *(torch.randn(n) for _ in range(2))], kernels)
 
 
 OPS: dict[str, Op] = {
@@ -191,9 +187,7 @@ OPS: dict[str, Op] = {
     ),
     "elu": pointwise(ref_elu, analytic.elu, F.elu),
     "sigmoid": pointwise(torch.sigmoid, analytic.sigmoid, ref_sigmoid),
-    "silu": pointwise(
-        lambda x: x * torch.sigmoid(x), analytic.silu, lambda x: x / (1 + torch.exp(-x)), F.silu
-    ),
+    "silu": pointwise(lambda x: x * torch.sigmoid(x), analytic.silu, lambda x: x / (1 + torch.exp(-x)), F.silu),
     "tanh": pointwise(torch.tanh, analytic.tanh),
     "gelu_tanh": pointwise(ref_gelu_tanh, analytic.gelu_tanh, lambda x: F.gelu(x, approximate="tanh")),
     # Not F.gelu: its vectorised float32 erf is a polynomial good to about 1e-7 absolute, not to 2 ULP.
@@ -840,8 +834,7 @@ def test_every_rule_is_exercised_by_a_table_above():
     calls += [(function, [x[0], x[1]]) for function in TWO_ARGUMENTS.values()]
     calls += [(function, [x]) for function, _ in SUMS.values()]
     calls += [
-        (function, [torch.rand(a).double(), torch.rand(b).double()])
-        for function, a, b, _ in PRODUCTS.values()
+        (function, [torch.rand(a).double(), torch.rand(b).double()]) for function, a, b, _ in PRODUCTS.values()
     ]
     calls += [(function, [tall]) for function, _ in COMPOSED.values()]
     with torch.no_grad():
@@ -963,9 +956,7 @@ def test_infinities_and_nan_do_not_reach_the_scale(name):
         expected, scale = error_scale(OPS[name].reference, inputs)
         assert not scale.isnan().any()
         assert bool((scale[~expected.isfinite()] == 0).all())
-        calm = error_scale(
-            OPS[name].reference, OPS[name].draw(16, lambda *shape: torch.randn(*shape).double())
-        )[1]
+        calm = error_scale(OPS[name].reference, OPS[name].draw(16, lambda *shape: torch.randn(*shape).double()))[1]
         assert bool(calm.isfinite().all())
 
 
@@ -1133,7 +1124,5 @@ def test_a_gpu_takes_every_composite(name):
 
 
 def test_importing_the_package_does_not_import_torch():
-    code = (
-        "import sys; from gonogo.measure.running_error import error_scale; sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys; from gonogo.measure.running_error import error_scale; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

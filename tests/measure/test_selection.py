@@ -14,12 +14,20 @@ from gonogo.measure.path_numpy import _catch
 from gonogo.measure.selection import find_ranks, interpolate, stratified_positions
 
 errors = st.lists(
-    st.sampled_from([0.0, 0.25, 1.0, 1.5, 5e-324, 1e308, math.inf]) | st.floats(0, 4), min_size=1, max_size=300
+    st.sampled_from([0.0, 0.25, 1.0, 1.5, 5e-324, 1e308, math.inf]) | st.floats(0, 4),
+    min_size=1,
+    max_size=300,
 )
 
 
 @settings(max_examples=500, deadline=None)
-@given(values=errors, bad_sample=errors, capacity=st.integers(1, 40), weight=st.sampled_from([1, 7]), data=st.data())
+@given(
+    values=errors,
+    bad_sample=errors,
+    capacity=st.integers(1, 40),
+    weight=st.sampled_from([1, 7]),
+    data=st.data(),
+)
 def test_exact_whatever_the_sample(
     values: list[float], bad_sample: list[float], capacity: int, weight: int, data: st.DataObject
 ) -> None:

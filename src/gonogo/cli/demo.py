@@ -32,17 +32,13 @@ GAUGES = ("absolute", "magnitude", "ulp", "bound")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def demo(device: str, as_json: bool) -> None:
-    """Measure torch's softmax, and one that leaves the last column out of its sum, against float64.
+    r"""Measure torch's softmax, and one that leaves the last column out of its sum, against float64.
 
     \b
     Example: gonogo demo --device cpu --json
     """
     chosen = _choose_device(device)
-    rows = [
-        _measure_kernel(kernel, name, chosen)
-        for name in TOLERANCES
-        for kernel in (softmax, softmax_short_sum)
-    ]
+    rows = [_measure_kernel(kernel, name, chosen) for name in TOLERANCES for kernel in (softmax, softmax_short_sum)]
     if as_json:
         click.echo(json.dumps({"schema": 1, "device": chosen, "shape": SHAPE, "rows": rows}))
     else:
@@ -109,7 +105,9 @@ def _print_tables(rows: list[dict[str, Any]], device: str) -> None:
     stats.add_column("kernel")
     stats.add_column("dtype")
     for field in rows[0]["stats"]:
-        stats.add_column(field.removesuffix("_abs") if field.startswith("p") else field, justify="right", no_wrap=True)
+        stats.add_column(
+            field.removesuffix("_abs") if field.startswith("p") else field, justify="right", no_wrap=True
+        )
     readings = Table(title="Worst element in each gauge; bias is the mean signed error in `bound` units × √n")
     for column in ("kernel", "dtype"):
         readings.add_column(column)

@@ -102,7 +102,7 @@ def _from_torch(tensor: torch.Tensor, role: str) -> Operand:
 
 @cache
 def _torch_formats() -> dict[Any, tuple[Format, Any]]:
-    """torch dtype → its format, and the integer dtype that holds its bits."""
+    """Torch dtype → its format, and the integer dtype that holds its bits."""
     import torch
 
     integers = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
@@ -129,12 +129,28 @@ def _from_protocol(array: object, role: str) -> Operand:
             import torch
         except ImportError:
             raise BackendMissing("torch", f"{role} is on a GPU: measuring it there") from None
-        return _from_torch(torch.from_dlpack(array), role)
+        return _from_torch(torch.utils.dlpack.from_dlpack(array), role)
     if hasattr(array, "__array__"):
         return _from_numpy(np.asarray(array), role)
     if where is not None:
-        return _from_numpy(np.from_dlpack(array), role)  # type: ignore[arg-type]
+        return _from_host_dlpack(array, role)
     raise UnsupportedArray(role, f"a {type(array).__name__}")
+
+
+def _from_host_dlpack(array: Any, role: str) -> Operand:
+    """NumPy reads DLPack but for the formats it has no dtype for, bfloat16 among them; torch reads those."""
+    try:
+        return _from_numpy(np.from_dlpack(array), role)
+    except (RuntimeError, BufferError, TypeError):
+        torch = sys.modules.get("torch")
+        if torch is None:
+            raise UnsupportedArray(
+                role, f"a {type(array).__name__} of a dtype NumPy cannot take by DLPack"
+            ) from None
+    try:
+        return _from_torch(torch.utils.dlpack.from_dlpack(array), role)
+    except (RuntimeError, BufferError, TypeError) as error:
+        raise UnsupportedArray(role, f"a {type(array).__name__} that DLPack cannot hand over ({error})") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +243,7 @@ def _permute(bits: Bits, order: tuple[int, ...]) -> Bits:
 def _host_pieces(arrays: Sequence[npt.NDArray[Any]]) -> Iterator[tuple[int, tuple[Bits, ...]]]:
     """C-order pieces through nditer's buffers: no copy larger than a piece, whatever the strides."""
     pieces = np.nditer(
-        arrays,  # type: ignore[arg-type]
+        arrays,
         flags=["external_loop", "buffered"],
         op_flags=[["readonly"]] * len(arrays),
         order="C",

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from gonogo.formats import Format
 from gonogo.schema import ULP_SATURATED
@@ -35,7 +34,8 @@ class Caught:
 
     below_low: int
     below_high: int
-    values: npt.NDArray[np.float64]
+    values: Any
+    """What was kept, unsorted: an array, or a DeviceValues where it stays on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,13 @@ class Pair:
 
 def sum_exactly(terms: Sequence[float | Fraction]) -> float | Fraction:
     """Sum without rounding in between; a Fraction only where a float64 would overflow."""
-    if any(isinstance(x, Fraction) for x in terms):
-        if any(x == math.inf for x in terms):
-            return math.inf
-        return sum((Fraction(x) for x in terms), Fraction(0))
     try:
-        return math.fsum(terms)
-    except OverflowError:  # finite terms, infinite sum
-        return sum((Fraction(x) for x in terms), Fraction(0))
+        if not any(isinstance(x, Fraction) for x in terms):
+            return math.fsum(terms)
+    except (OverflowError, ValueError):  # finite terms with an infinite sum; infinities of both signs
+        pass
+    odd = [x for x in terms if isinstance(x, float) and not math.isfinite(x)]
+    return sum(odd) if odd else sum((Fraction(x) for x in terms), Fraction(0))
 
 
 def add_scans(scans: Sequence[Scan]) -> Scan:
@@ -102,9 +101,7 @@ def add_scans(scans: Sequence[Scan]) -> Scan:
 
 def mean_of(total: float | Fraction, count: int) -> float:
     """Mean from an exact sum; 0 over nothing."""
-    if count == 0:
-        return 0.0
-    return float(total / count)
+    return 0.0 if count == 0 else float(total / count)
 
 
 def saturate(max_ulp: int, sum_ulp: float, saturated: bool) -> tuple[int, float]:
@@ -132,7 +129,7 @@ class WorstError:
 
     worst: float
     index: int
-    signed_sum: float
+    signed_sum: float | Fraction
     infinite: int
     """Elements whose error is infinite; they are not in signed_sum."""
     bad_scale: int | None = None
@@ -154,7 +151,7 @@ def add_worst_errors(parts: Sequence[WorstError]) -> WorstError:
     return WorstError(
         worst.worst,
         worst.index,
-        math.fsum(part.signed_sum for part in parts),
+        sum_exactly([part.signed_sum for part in parts]),
         sum(part.infinite for part in parts),
         next((part.bad_scale for part in parts if part.bad_scale is not None), None),
     )
@@ -164,6 +161,6 @@ def add_moments(parts: Sequence[Moments]) -> Moments:
     """Moments of pieces → moments of the whole."""
     return Moments(
         max(part.largest for part in parts),
-        math.fsum(part.squares for part in parts),
+        sum(part.squares for part in parts),  # may be inf, where fsum would raise
         sum(part.finite for part in parts),
     )

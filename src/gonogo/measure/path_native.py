@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import TypeVar
+from importlib import import_module
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,9 @@ from gonogo.measure.partials import (
     saturate,
 )
 
+_native: Any
 try:
-    from gonogo.measure import _native
+    _native = import_module("gonogo.measure._native")
 except ImportError:  # built without a compiler
     _native = None
 
@@ -82,9 +84,7 @@ def _run_split(job: Callable[[int, int], T], count: int) -> list[T]:
 def scan(pair: Pair, atol: float, brackets: Sequence[Bracket], *, isa: int = -1) -> Scan:
     """Partial ErrorStats of a piece, in instruction set number `isa`; the widest by default."""
     count = pair.actual.size
-    total = add_scans(
-        _run_split(lambda start, stop: _scan_share(pair, start, stop, atol, brackets, isa), count)
-    )
+    total = add_scans(_run_split(lambda start, stop: _scan_share(pair, start, stop, atol, brackets, isa), count))
     overflowed = (total.sum_abs == math.inf and total.max_abs < math.inf) or (
         total.sum_rel == math.inf and total.max_rel < math.inf
     )
@@ -92,9 +92,7 @@ def scan(pair: Pair, atol: float, brackets: Sequence[Bracket], *, isa: int = -1)
     return path_numpy.scan(pair, atol, brackets) if overflowed else total
 
 
-def _scan_share(
-    pair: Pair, start: int, stop: int, atol: float, brackets: Sequence[Bracket], isa: int
-) -> Scan:
+def _scan_share(pair: Pair, start: int, stop: int, atol: float, brackets: Sequence[Bracket], isa: int) -> Scan:
     # Untouched pages of a room cost nothing, so each share gets room for all of a bracket.
     rooms = [np.empty(min(stop - start, b.capacity)) if b.capacity else _NO_VALUES for b in brackets]
     exceeding, max_abs, sum_abs, nonzero, max_rel, sum_rel, max_ulp, sum_ulp, saturated, low, high, kept = (
@@ -137,7 +135,12 @@ def read(
         bad_index = None if bad_scale < 0 else start + bad_scale
         return WorstError(worst, start + index, signed_sum, infinite, bad_index)
 
-    return add_worst_errors(_run_split(read_share, pair.actual.size))
+    total = add_worst_errors(_run_split(read_share, pair.actual.size))
+    if isinstance(total.signed_sum, float) and not math.isfinite(
+        total.signed_sum
+    ):  # finite errors near the top of float64: exact fractions
+        return replace(total, signed_sum=path_numpy.read(pair, scale, scale_format, unit).signed_sum)
+    return total
 
 
 def measure_moments(

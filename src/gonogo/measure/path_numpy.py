@@ -81,7 +81,9 @@ def _total(errors: Floats) -> float | Fraction:
     return total
 
 
-def _ulps(fmt: Format, bits: npt.NDArray[np.unsignedinteger], actual: Floats, expected: Floats) -> tuple[int, float]:
+def _ulps(
+    fmt: Format, bits: npt.NDArray[np.unsignedinteger], actual: Floats, expected: Floats
+) -> tuple[int, float]:
     key, expected_key = fmt.key(bits), fmt.round_to_key(expected)
     # int64 keys may lie up to 2^64 apart: subtract the smaller from the larger as unsigned.
     high, low = np.maximum(key, expected_key).view(np.uint64), np.minimum(key, expected_key).view(np.uint64)
@@ -100,12 +102,17 @@ def _catch(errors: Floats, bracket: Bracket) -> Caught:
     return Caught(int(np.count_nonzero(below_low)), int(np.count_nonzero(below_high)), values)
 
 
-def read(pair: Pair, scale: npt.NDArray[np.unsignedinteger] | None, scale_format: Format | None, unit: Unit) -> WorstError:
+def read(
+    pair: Pair, scale: npt.NDArray[np.unsignedinteger] | None, scale_format: Format | None, unit: Unit
+) -> WorstError:
     """Worst error of a piece in a gauge's unit."""
     parts = []
     for start in range(0, pair.actual.size, CHUNK):
         chunk = slice(start, start + CHUNK)
-        actual, expected = pair.actual_format.decode(pair.actual[chunk]), pair.expected_format.decode(pair.expected[chunk])
+        actual, expected = (
+            pair.actual_format.decode(pair.actual[chunk]),
+            pair.expected_format.decode(pair.expected[chunk]),
+        )
         scales = None if scale is None or scale_format is None else scale_format.decode(scale[chunk])
         errors = gauge_errors(pair.actual_format, actual, expected, scales, unit)
         sizes = np.abs(errors)
@@ -115,7 +122,7 @@ def read(pair: Pair, scale: npt.NDArray[np.unsignedinteger] | None, scale_format
             WorstError(
                 worst=float(sizes[at]),
                 index=start + at,
-                signed_sum=math.fsum(errors[finite]),
+                signed_sum=sum_exactly(errors[finite].tolist()),
                 infinite=int(np.count_nonzero(~finite)),
                 bad_scale=None if bad is None or bad.size == 0 else start + int(bad[0]),
             )

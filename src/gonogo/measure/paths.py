@@ -55,7 +55,6 @@ def _triton_works() -> bool:
 def _to_host(aligned: Aligned) -> Aligned:
     """The same operands in host memory."""
     operands = tuple(
-        replace(x, bits=x.bits.cpu().numpy().view(f"u{x.format.bits // 8}"), device="cpu")
-        for x in aligned.operands
+        replace(x, bits=x.bits.cpu().numpy().view(f"u{x.format.bits // 8}"), device="cpu") for x in aligned.operands
     )
     return replace(aligned, operands=operands)

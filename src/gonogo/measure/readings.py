@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from gonogo.errors import BadScale, DeviceMismatch, ScaleMissing
 from gonogo.measure.gauges import Gauge, Size
@@ -60,7 +61,7 @@ def _make_reading(name: str, aligned: Aligned, worst: WorstError) -> Reading:
     if worst.bad_scale is not None:
         index = aligned.locate(worst.bad_scale)
         raise BadScale(f"is negative or NaN at {index}", index=index)
-    bias = math.inf if worst.infinite else worst.signed_sum / math.sqrt(aligned.count)
+    bias = math.inf if worst.infinite else _divide(worst.signed_sum, math.sqrt(aligned.count))
     return Reading(name, worst.worst, aligned.locate(worst.index), bias, aligned.count)
 
 
@@ -72,7 +73,7 @@ def _measure_size(aligned: Aligned, path: Path) -> Size:
     exponent = math.frexp(moments.largest)[1]
     factor = 1.0
     if abs(exponent) > 400:
-        factor = math.ldexp(1.0, -exponent)
+        factor = math.ldexp(1.0, min(-exponent, 1000))  # 2^1000 lifts even the smallest subnormal
         moments = _measure_moments(aligned, path, factor)
     rms = math.sqrt(moments.squares / moments.finite) / factor
     return Size(_round_to_bits(rms, 24), moments.largest)
@@ -86,4 +87,15 @@ def _measure_moments(aligned: Aligned, path: Path, factor: float) -> Moments:
 def _round_to_bits(x: float, bits: int) -> float:
     """`x` to so many significant bits: paths sum in different orders and differ in the last few."""
     fraction, exponent = math.frexp(x)
-    return math.ldexp(round(math.ldexp(fraction, bits)), exponent - bits)
+    try:
+        return math.ldexp(round(math.ldexp(fraction, bits)), exponent - bits)
+    except OverflowError:  # rounds up past the largest float64
+        return x
+
+
+def _divide(total: float | Fraction, by: float) -> float:
+    """Total / by; infinite only where the quotient is."""
+    try:
+        return float(Fraction(total) / Fraction(by)) if isinstance(total, Fraction) else total / by
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf

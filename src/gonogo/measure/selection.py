@@ -107,9 +107,7 @@ def find_ranks(
 class _Search:
     """What the passes so far have proved: cuts with the number of errors below each, and ranks found."""
 
-    def __init__(
-        self, count: int, select_kept: SelectKept, capacity: int, shrink: Shrink
-    ) -> None:
+    def __init__(self, count: int, select_kept: SelectKept, capacity: int, shrink: Shrink) -> None:
         self.cuts = [0.0]
         self.counts = [0]
         self.count = count
@@ -176,8 +174,8 @@ class _Search:
             elif inside:
                 undecided[-1] = np.sort(np.asarray(catch.values))
         requests = [(catch.values, [rank - catch.below_low for rank in inside]) for inside, catch in decided]
-        for (inside, _), values in zip(decided, self.select_kept(requests), strict=True):
-            self.found.update(zip(inside, values, strict=True))
+        for (settled, _), values in zip(decided, self.select_kept(requests), strict=True):
+            self.found.update(zip(settled, values, strict=True))
         return undecided
 
     def _settle_infinite(self, ranks: Sequence[int]) -> None:

@@ -71,15 +71,17 @@ def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
     ]
     first = passes[0]
     return ErrorStats(
-        count,
-        first.exceeding,
-        first.max_abs,
-        mean_of(first.sum_abs, count),
-        *percentiles,
-        first.max_rel,
-        mean_of(first.sum_rel, first.nonzero),
-        first.max_ulp,
-        mean_of(first.sum_ulp, count),
+        count=count,
+        num_exceeding=first.exceeding,
+        max_abs=first.max_abs,
+        mean_abs=mean_of(first.sum_abs, count),
+        p50_abs=percentiles[0],
+        p90_abs=percentiles[1],
+        p99_abs=percentiles[2],
+        max_rel=first.max_rel,
+        mean_rel=mean_of(first.sum_rel, first.nonzero),
+        max_ulp=first.max_ulp,
+        mean_ulp=mean_of(first.sum_ulp, count),
     )
 
 
@@ -94,9 +96,9 @@ def find_errors_at(
     """Exact errors at 0-based ranks, by passes over all pieces, each of which is appended to `passes`."""
     if aligned.device == "cpu":
         return find_ranks(ranks, aligned.count, run_pass, lambda: _draw_sample(aligned, path))
-    from gonogo.measure import path_triton
+    from gonogo.measure import select_triton
 
-    return path_triton.find_errors_at(aligned, atol, ranks, run_pass, passes)
+    return select_triton.find_errors_at(aligned, atol, ranks, run_pass, passes)
 
 
 def _draw_sample(aligned: Aligned, path: Path) -> npt.NDArray[np.float64]:
@@ -117,7 +119,9 @@ def _scan_pieces(aligned: Aligned, path: Path, atol: float, brackets: Sequence[B
         if share == 1.0:
             return path.scan(pair, atol, brackets)
         # Twice its share of a bracket is room enough for a piece, and what it kept must not stay on a GPU.
-        smaller = [b._replace(capacity=math.ceil(2 * share * b.capacity) + 1024 * (b.capacity > 0)) for b in brackets]
+        smaller = [
+            b._replace(capacity=math.ceil(2 * share * b.capacity) + 1024 * (b.capacity > 0)) for b in brackets
+        ]
         scan = path.scan(pair, atol, smaller)
         scans.append(replace(scan, caught=tuple(replace(c, values=np.asarray(c.values)) for c in scan.caught)))
     return add_scans(scans)

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from gonogo.errors import UnknownGauge
+from gonogo.errors import InputError, UnknownGauge
 from gonogo.measure.gauges._gauge import Gauge, Size
 
 __all__ = ["Gauge", "Size", "gauge", "gauge_names"]
@@ -35,6 +35,9 @@ def gauge(name: str, **parameters: Any) -> Gauge:
     """
     if name not in gauge_names():
         raise UnknownGauge(name, gauge_names())
-    made = import_module(f"{__name__}.{name}").gauge(**parameters)
+    try:
+        made = import_module(f"{__name__}.{name}").gauge(**parameters)
+    except TypeError as error:  # a parameter missing or too many
+        raise InputError(f"gauge {name!r}: {error}") from None
     assert isinstance(made, Gauge)
     return made

@@ -11,6 +11,6 @@ def gauge(*, atol: float, rtol: float) -> Gauge:
         if not value >= 0:
             raise BadTolerance(name, value)
     return Gauge(
-        f"policy(atol={atol:g}, rtol={rtol:g})",
+        f"policy(atol={atol!r}, rtol={rtol!r})",
         lambda fmt, size: Unit(constant=float(atol), per_magnitude=float(rtol)),
     )

@@ -89,9 +89,7 @@ class Tracked(torch.Tensor):
         )
 
 
-PYTHON_EXITS = frozenset(
-    {"numpy", "tolist", "data_ptr", "__array__", "__dlpack__", "untyped_storage", "storage"}
-)
+PYTHON_EXITS = frozenset({"numpy", "tolist", "data_ptr", "__array__", "__dlpack__", "untyped_storage", "storage"})
 
 
 def is_in_place(name: str) -> bool:

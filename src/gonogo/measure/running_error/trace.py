@@ -80,9 +80,7 @@ def read_numpy(name: str, array: np.ndarray[Any, Any]) -> Tensor:
     return torch.from_numpy(decoded if decoded.flags.writeable else decoded.copy())
 
 
-def run_tracked(
-    reference: Callable[..., Any], prepared: dict[str, Any] | list[Any], mode: RunningErrorMode
-) -> Any:
+def run_tracked(reference: Callable[..., Any], prepared: dict[str, Any] | list[Any], mode: RunningErrorMode) -> Any:
     """Run the reference with every floating input tracked, error 0."""
 
     def track(one: Any) -> Any:

@@ -21,9 +21,7 @@ def decide(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any,
 def step(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
     """Floor and kin: exact on exact values, refused on computed ones."""
     if not all(ctx.split(arg)[1].exact for arg in args):
-        raise NoErrorRule(
-            op._schema.name.replace("::", ".") if hasattr(op, "_schema") else str(op), JUMP_HINT
-        )
+        raise NoErrorRule(op._schema.name.replace("::", ".") if hasattr(op, "_schema") else str(op), JUMP_HINT)
     return op(*ctx.values(args), **kwargs), EXACT
 
 

@@ -57,9 +57,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = MEAN, beta: float
 def huber_loss(x: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Tensor:
     """½d² below delta, delta·(d − ½delta) above."""
     apart = (x - target).abs()
-    return reduce_loss(
-        torch.where(apart <= delta, 0.5 * apart * apart, delta * (apart - 0.5 * delta)), reduction
-    )
+    return reduce_loss(torch.where(apart <= delta, 0.5 * apart * apart, delta * (apart - 0.5 * delta)), reduction)
 
 
 def bce_loss(x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN) -> Tensor:

@@ -78,9 +78,7 @@ def pad(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor,
 def write(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
     """Scatter and kin without accumulation: the same op, target's and source's errors in their places."""
     if kwargs.get("reduce") or kwargs.get("accumulate") or (len(args) > 3 and args[3] is True):
-        raise NoErrorRule(
-            op._schema.name.replace("::", "."), "it adds where indices meet; use a sum over a mask"
-        )
+        raise NoErrorRule(op._schema.name.replace("::", "."), "it adds where indices meet; use a sum over a mask")
     value = op(*ctx.values(args), **kwargs)
     sources: list[Any] = []
     for position, arg in enumerate(args):

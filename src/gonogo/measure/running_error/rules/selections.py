@@ -35,9 +35,7 @@ def choose(condition: Tensor, a: Any, err_a: Error, b: Any, err_b: Error) -> Err
         first, second = total(a, err_a), total(b, err_b)
     if first is None and second is None:
         return Error(None, ulps)
-    return Error(
-        torch.where(condition, 0.0 if first is None else first, 0.0 if second is None else second), ulps
-    )
+    return Error(torch.where(condition, 0.0 if first is None else first, 0.0 if second is None else second), ulps)
 
 
 def masked_fill(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:

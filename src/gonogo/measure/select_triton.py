@@ -1,0 +1,221 @@
+"""Errors on a GPU → their exact order statistics, with the host waiting once where the first guess is good.
+
+What selection does in turns with the host, the first pass does on the GPU alone: sample, place brackets, scan, and
+find the few kept values that hold the wanted ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import triton
+
+from gonogo.measure import path_triton
+from gonogo.measure.operands import Aligned
+from gonogo.measure.partials import EMPTY_BRACKET, Bracket, Caught, Pair, Scan
+from gonogo.measure.path_triton import (
+    BINS,
+    KIND,
+    NO_INDEX,
+    OUT_REST,
+    OUT_ROWS,
+    DeviceValues,
+    Launched,
+    coarsen,
+    count_programs,
+    enqueue_scan,
+    make_scalars,
+    make_slots,
+    on_device,
+    sum_overflowed,
+)
+from gonogo.measure.selection import (
+    KEEP_ALL,
+    RunPass,
+    find_ranks,
+    sample_ranks,
+    select_on_host,
+    stratified_positions,
+)
+from gonogo.measure.triton_kernels.select import (
+    bin_values_kernel,
+    pick_kernel,
+    place_kernel,
+    sample_and_place_kernel,
+    sample_kernel,
+)
+
+SAMPLE = 2**19
+"""Sampled errors: brackets then hold about 0.8 % of all, 17 MiB at 2^28 elements."""
+SMALL_SAMPLE = 2**12
+"""Sampled errors where they are tied: one program sorts them."""
+THINNING = 16
+"""Every so-manieth of the sorted sample goes to the host: brackets are some 2,000 sample ranks wide."""
+CAPACITY = 2**22
+"""Errors a bracket may keep: 32 MiB."""
+READY = 4096
+"""Values of wanted bins fetched per bracket along with everything else."""
+
+
+def find_errors_at(
+    aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]], run_pass: RunPass, passes: list[Scan]
+) -> dict[int, float]:
+    """Exact errors at 0-based ranks; the scans made for it are appended to `passes`."""
+    first = scan_unseen(aligned, atol, ranks) if aligned.contiguous and aligned.count > KEEP_ALL else None
+    if first is not None:
+        passes.append(first[1])
+    return find_ranks(
+        ranks,
+        aligned.count,
+        run_pass,
+        lambda: draw_sample(aligned)[THINNING // 2 :: THINNING].cpu().numpy(),
+        first=None if first is None else (first[0], first[1].caught),
+        select_kept=select_kept,
+        capacity=CAPACITY,
+        sample_weight=THINNING,
+        shrink=coarsen,
+    )
+
+
+def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -> tuple[list[Bracket], Scan] | None:
+    """The first pass with everything decided on the GPU, so that the host waits once; None if it must be redone.
+
+    The same as drawing a sample, placing brackets, scanning and selecting in turn, with one guess: two arrays of
+    one short format have tied errors, which only need counting, others have not, and are kept. A wrong guess is a
+    bracket that settles nothing.
+    """
+    count, (actual, expected) = aligned.count, aligned.operands[:2]
+    flat = aligned.flat()
+    pair = Pair(flat[0], actual.format, flat[1], expected.format)
+    tied = actual.format is expected.format and actual.format.bits <= 16
+    size = SMALL_SAMPLE if tied else SAMPLE
+    spots = [spot for group in ranks for spot in sample_ranks(group, count, size)]
+    expect = 0 if tied else 1.25 * sum(count * (spots[i + 1] - spots[i] + 2) / size for i in (0, 2, 4))
+    if count < size or expect > CAPACITY:
+        return None
+    programs, device = count_programs(pair.actual, path_triton.BLOCK), pair.actual.device
+    # Behind rows and histograms: ends of brackets, wanted bins, numbers seen, extremes, values of the wanted bins.
+    start = OUT_ROWS * programs + OUT_REST
+    out = torch.zeros(start + 24 + (0 if tied else 3 * READY), dtype=torch.int64, device=device)
+    scalars = out[start : start + 11].view(torch.float64)
+    given = make_scalars((atol, actual.format.largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
+    with on_device(device):
+        if tied:
+            sample_and_place_kernel[(1,)](
+                *flat, count, torch.empty(size, dtype=torch.int32, device=device), *spots, given, scalars,
+                KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=size,
+                num_warps=path_triton.WARPS, enable_fp_fusion=False,
+            )  # fmt: skip
+        else:
+            place_kernel[(1,)](draw_sample(aligned, high_words=True), size, *spots, given, scalars)
+        kept = scalars[:0] if tied else make_slots(int(expect), programs, device)
+        enqueue_scan(pair, scalars, out, kept, 1, False, True, count_high=tied, has_atol=not math.isnan(atol))
+        if not tied:
+            bins = out[start + 11 :].view(torch.int32)
+            pick_kernel[(3,)](
+                out, programs, -count % path_triton.BLOCK, scalars, given[2:],
+                out[OUT_ROWS * programs :].view(torch.int32), bins,
+                BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=path_triton.WARPS,
+            )  # fmt: skip
+            bin_values_kernel[(triton.cdiv(kept.numel(), path_triton.BLOCK),)](
+                kept, kept.numel(), scalars, bins, out[start + 14 :].view(torch.int32), out[start + 17 :],
+                out[start + 24 :].view(torch.float64), READY,
+                BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
+            )  # fmt: skip
+    fetched: npt.NDArray[np.int64] = out.cpu().numpy()
+    launched = Launched(fetched, programs, kept, scalars, 1, count_high=tied)
+    if launched.is_odd() or launched.has_overflowed():
+        return None
+    return settle_unseen(launched, fetched[start:], count, tied)
+
+
+def settle_unseen(
+    launched: Launched, fetched: npt.NDArray[np.int64], count: int, tied: bool
+) -> tuple[list[Bracket], Scan] | None:
+    """Brackets and scan from what the first pass brought back; a bracket that settles nothing is made empty."""
+    ends = fetched[:11].view(np.float64)
+    brackets = []
+    for k in range(3):
+        low, high, keep_end = (float(ends[i]) for i in (2 + 2 * k, 3 + 2 * k, 8 + k))
+        guessed = (keep_end == low) == tied
+        brackets.append(Bracket(low, high, 1, 0 if tied else 1) if guessed else EMPTY_BRACKET)
+    scan = launched.total(count, brackets)
+    if sum_overflowed(scan.sum_abs, scan.max_abs) or sum_overflowed(scan.sum_rel, scan.max_rel):
+        return None
+    caught = list(scan.caught)
+    for k, bracket in enumerate(brackets):
+        seen = int(fetched[14:17].view(np.int32)[k])
+        largest, least = int(fetched[17 + 2 * k]), NO_INDEX - int(fetched[18 + 2 * k])
+        if bracket is EMPTY_BRACKET:
+            # Its counts are of the ends the kernel used; of infinity nothing is known.
+            caught[k] = Caught(0, 0, np.empty(0))
+            brackets[k] = Bracket(0.0, 0.0)
+        elif bracket.capacity and (seen <= READY or least == largest):
+            first = int(fetched[11:14].view(np.int32)[2 * k])
+            values = fetched[24 + k * READY :][: min(seen, READY)].view(np.float64)
+            if seen > READY:  # all of them tied
+                values = np.broadcast_to(values[0], seen)
+            ready = int(caught[k].values.bins[:first].sum()), values
+            caught[k] = replace(caught[k], values=replace(caught[k].values, ready=ready))
+    return brackets, replace(scan, caught=tuple(caught))
+
+
+def draw_sample(aligned: Aligned, *, high_words: bool = False) -> torch.Tensor:
+    """Sorted errors at a stratified sample of positions, or their high words, on the GPU."""
+    size = min(SAMPLE, aligned.count)
+    actual, expected = (x.bits for x in aligned.operands[:2])
+    if not aligned.contiguous:
+        positions = torch.from_numpy(stratified_positions(aligned.count, size)).to(actual.device)
+        index = torch.unravel_index(positions, actual.shape)
+        actual, expected = actual[index], expected[index]
+    errors = torch.empty(size, dtype=torch.int32 if high_words else torch.float64, device=actual.device)
+    with on_device(actual.device):
+        sample_kernel[(triton.cdiv(size, path_triton.BLOCK),)](
+            actual, expected, actual.numel(), errors, size,
+            KIND_A=KIND[aligned.operands[0].format.name], KIND_E=KIND[aligned.operands[1].format.name],
+            HIGH_WORDS=high_words, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    return errors.sort().values
+
+
+def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[float]]:
+    """Values at 0-based ranks of what brackets of one pass kept, fetching only the bins that hold them."""
+    if not requests or not all(isinstance(values, DeviceValues) for values, _ in requests):
+        return select_on_host([(np.asarray(values), ranks) for values, ranks in requests])
+    if all(_is_ready(values, ranks) for values, ranks in requests):
+        return select_on_host([(v.ready[1], [rank - v.ready[0] for rank in ranks]) for v, ranks in requests])
+    wanted = np.tile(np.array([1, 0], np.int32), (3, 1))  # first and last bin; none by default
+    before, sizes = [0, 0, 0], [0, 0, 0]
+    for values, ranks in requests:
+        ends = np.cumsum(values.bins)
+        wanted[values.number] = np.searchsorted(ends, [ranks[0], ranks[-1]], side="right")
+        first, last = wanted[values.number]
+        before[values.number] = int(ends[first - 1]) if first else 0
+        sizes[values.number] = int(ends[last]) - before[values.number]
+    slots, device, room = requests[0][0].slots, requests[0][0].slots.device, max(sizes)
+    found = torch.empty((3, room), dtype=torch.float64, device=device)
+    with on_device(device):
+        bin_values_kernel[(triton.cdiv(slots.numel(), path_triton.BLOCK),)](
+            slots, slots.numel(), requests[0][0].scalars, torch.from_numpy(wanted).to(device),
+            torch.zeros(3, dtype=torch.int32, device=device), torch.zeros(6, dtype=torch.int64, device=device),
+            found, room,
+            BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    fetched = found.cpu().numpy()
+    return select_on_host([
+        (fetched[v.number, : sizes[v.number]], [rank - before[v.number] for rank in ranks]) for v, ranks in requests
+    ])  # fmt: skip
+
+
+def _is_ready(values: DeviceValues, ranks: Sequence[int]) -> bool:
+    """Whether the values at `ranks` are among those already fetched."""
+    if values.ready is None:
+        return False
+    below, fetched = values.ready
+    return below <= ranks[0] and ranks[-1] < below + len(fetched)
