@@ -9,7 +9,7 @@ demo: .venv/.installed
 	$(BIN)/gonogo demo
 
 test: .venv/.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

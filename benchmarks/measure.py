@@ -101,18 +101,25 @@ def add_ratio(table: Table, work: str, times: dict[str, float], name: str, basel
 
 
 MEMORY_PROBE = """
-import resource, sys, numpy as np, gonogo
+import sys, numpy as np, gonogo
+from pathlib import Path
+
+def resident(field):
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(field)) / 1024
+
 n = 2 ** int(sys.argv[1])
 actual = np.random.default_rng(0).standard_normal(n, np.float32)
 expected = actual * np.float32(1.001)
-gonogo.measure(actual[:2**20], expected[:2**20])
-gonogo.read(actual[:2**20], expected[:2**20], gauge="bound", scale=np.ones(2**20))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+scale = np.broadcast_to(np.float32(1), n)
+gonogo.measure(actual[:2**18], expected[:2**18])
+Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
+before = resident("VmRSS")
 gonogo.measure(actual, expected)
 gonogo.measure(actual.reshape(-1, 1024)[:, ::2], expected.reshape(-1, 1024)[:, ::2])
 gonogo.read(actual, expected, gauge="magnitude")
-gonogo.read(actual, expected, gauge="bound", scale=np.broadcast_to(np.float32(1), n))
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+gonogo.read(actual, expected, gauge="bound", scale=scale)
+print(resident("VmHWM") - before)
 """
 
 
@@ -188,22 +195,31 @@ def bench_gpu_bound(table: Table, log2_n: int) -> None:
         )  # fmt: skip
 
 
-def count_small_launches(table: Table) -> None:
-    from torch.profiler import ProfilerActivity, profile
+def profile_gpu(table: Table, log2_n: int) -> None:
+    """What of a measurement the GPU works, and how many kernels a small one launches.
 
+    Comes last: once a profiler was on, every launch of the process is slower.
+    """
+    for name, dtype in HALF_AND_SINGLE.items():
+        actual, rounded, _ = make_pair(2**log2_n, dtype, "cuda")
+        gonogo.measure(actual, rounded)
+        busy = sum(microseconds for _, microseconds in _trace(lambda a=actual, e=rounded: gonogo.measure(a, e)))
+        table.add(f"measure {name}, GPU, 2^{log2_n}: GPU busy", f"{busy / 1e3:.2f} ms", "", "", "")
     actual, _, exact = make_pair(1000, torch.float16, "cuda")
     gonogo.measure(actual, exact)
+    launches = len(_trace(lambda: gonogo.measure(actual, exact)))
+    table.add("measure float16, GPU, 1,000 elements", f"{launches} launches", "", "", "≤ 3 launches")
+
+
+def _trace(job: Callable[[], object]) -> list[tuple[str, float]]:
+    """Kernels a job launches, each with its microseconds."""
+    from torch.profiler import ProfilerActivity, profile
+
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
-        gonogo.measure(actual, exact)
-    launches = sum(e.count for e in trace.key_averages() if "Memcpy" not in e.key and "cuda" not in e.key)
-    times = time_side_by_side({"measure": lambda: gonogo.measure(actual, exact)}, repeats=200, cuda=True)
-    table.add(
-        "measure float16, GPU, 1,000 elements",
-        f"{times['measure'] * 1e3:.0f} µs",
-        f"{launches} launches",
-        "",
-        "≤ 3 launches",
-    )
+        job()
+        torch.cuda.synchronize()
+    kernels = [e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    return [(e.name, e.self_device_time_total) for e in kernels if not e.name.startswith(("Memcpy", "Memset"))]
 
 
 def describe_machine() -> str:
@@ -232,7 +248,7 @@ def main() -> None:
     if torch.cuda.is_available():
         bench_gpu(table, 22 if options.quick else 28)
         bench_gpu_bound(table, 22 if options.quick else 26)
-        count_small_launches(table)  # last: a profiler slows every launch after it
+        profile_gpu(table, 22 if options.quick else 28)
     else:
         bench_cpu(table, 20 if options.quick else 24)
         if not options.quick:
