@@ -122,7 +122,7 @@ def format_table(rows: list[Row], machine: str, repeats: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     chosen = parser.parse_args()
