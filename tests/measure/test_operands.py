@@ -296,3 +296,14 @@ def test_jax(name: str) -> None:
     jax = pytest.importorskip("jax")
     actual, expected = make_pair(name)
     assert_measures_alike((jax.numpy.asarray(actual), expected), (actual, expected))
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_unaligned(name: str) -> None:
+    """Elements that start at odd addresses, as in a packed file."""
+    expected = np.linspace(-3, 3, 5000).astype(name)
+    actual = (expected * 1.01).astype(name)
+    packed = np.frombuffer(b"x" + actual.tobytes(), dtype=name, offset=1)
+    assert not packed.flags.aligned
+    assert gonogo.measure(packed, expected) == gonogo.measure(actual, expected)
+    assert gonogo.read(packed, expected, gauge="ulp") == gonogo.read(actual, expected, gauge="ulp")

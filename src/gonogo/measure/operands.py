@@ -228,7 +228,7 @@ def align(operands: Sequence[Operand]) -> Aligned:
 
 def _is_contiguous(bits: Bits) -> bool:
     if isinstance(bits, np.ndarray):
-        return bits.flags.c_contiguous
+        return bits.flags.c_contiguous and bits.flags.aligned  # C reads whole elements
     return bool(bits.is_contiguous())
 
 
@@ -245,7 +245,7 @@ def _host_pieces(arrays: Sequence[npt.NDArray[Any]]) -> Iterator[tuple[int, tupl
     pieces = np.nditer(
         arrays,
         flags=["external_loop", "buffered"],
-        op_flags=[["readonly"]] * len(arrays),
+        op_flags=[["readonly", "aligned"]] * len(arrays),
         order="C",
         buffersize=PIECE,
     )
