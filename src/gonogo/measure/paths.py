@@ -45,11 +45,13 @@ def pick_path(aligned: Aligned) -> tuple[Aligned, Path]:
 
 @cache
 def _triton_works() -> bool:
+    """Whether the kernels can run: they hold PTX, which only NVIDIA's GPUs take."""
     try:
+        import torch
         import triton  # noqa: F401
     except ImportError:
         return False
-    return True
+    return torch.version.cuda is not None
 
 
 def _to_host(aligned: Aligned) -> Aligned:
