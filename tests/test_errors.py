@@ -197,15 +197,15 @@ def test_scale_that_is_no_scale(value: float) -> None:
 @pytest.mark.usefixtures("computing_nothing")
 @pytest.mark.parametrize("value", [-1e-9, -math.inf, math.nan])
 def test_tolerances(value: float) -> None:
-    calls: list[tuple[str, Callable[[], object]]] = [
-        ("atol", lambda: gonogo.measure(ONES, ONES, atol=value)),
-        ("atol", lambda: gonogo.gauge("policy", atol=value, rtol=0.0)),
-        ("rtol", lambda: gonogo.gauge("policy", atol=0.0, rtol=value)),
+    calls: list[tuple[str, str, Callable[[], object]]] = [
+        ("atol", "", lambda: gonogo.measure(ONES, ONES, atol=value)),
+        ("atol", "finite ", lambda: gonogo.gauge("policy", atol=value, rtol=0.0)),
+        ("rtol", "finite ", lambda: gonogo.gauge("policy", atol=0.0, rtol=value)),
     ]
-    for name, call in calls:
+    for name, kind, call in calls:
         with pytest.raises(errors.BadTolerance) as caught:
             call()
-        assert str(caught.value) == f"{name} is {value}; a tolerance is a number >= 0"
+        assert str(caught.value) == f"{name} is {value}; a tolerance is a {kind}number >= 0"
         assert caught.value.name == name
 
 
@@ -220,7 +220,11 @@ def test_every_error_is_typed() -> None:
     """One base to catch them all, and the builtin that says what kind of mistake it was."""
     kinds = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)}
     assert all(issubclass(kind, errors.GonogoError) for kind in kinds)
-    builtin = {errors.BackendMissing: ImportError, errors.NoErrorRule: NotImplementedError}
+    builtin = {
+        errors.ArraysChanged: RuntimeError,
+        errors.BackendMissing: ImportError,
+        errors.NoErrorRule: NotImplementedError,
+    }
     for kind in kinds - {errors.GonogoError}:
         assert issubclass(kind, builtin.get(kind, ValueError)), kind
         assert issubclass(kind, errors.InputError) == (kind not in builtin), kind

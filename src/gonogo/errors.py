@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
+from typing import Any
 
 
 class GonogoError(Exception):
@@ -72,11 +74,28 @@ class BackendMissing(GonogoError, ImportError):
 
 
 class BadTolerance(InputError):
-    """A tolerance that is negative or NaN."""
+    """A tolerance that is negative, NaN or no number, or infinite where it makes a unit."""
 
-    def __init__(self, name: str, value: float) -> None:
+    def __init__(self, name: str, value: float, *, finite: bool = False) -> None:
         self.name, self.value = name, value
-        super().__init__(f"{name} is {value}; a tolerance is a number >= 0")
+        super().__init__(f"{name} is {value}; a tolerance is a {'finite ' if finite else ''}number >= 0")
+
+
+def check_tolerance(name: str, value: Any, *, finite: bool = False) -> None:
+    """Refuse what is no number ≥ 0, and infinity too where that would leave no unit."""
+    if not isinstance(value, Real) or not float(value) >= 0 or (finite and float(value) == float("inf")):
+        raise BadTolerance(name, value, finite=finite)
+
+
+class ArraysChanged(GonogoError, RuntimeError):
+    """Two passes over the same arrays counted differently."""
+
+    def __init__(self, cut: float, first: int, second: int) -> None:
+        self.cut, self.first, self.second = cut, first, second
+        super().__init__(
+            f"{first} errors were below {cut} in one pass and {second} in another: the arrays changed while they "
+            "were measured. Synchronise whatever writes to them first"
+        )
 
 
 class UnknownGauge(InputError):

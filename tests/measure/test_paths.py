@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -55,8 +56,13 @@ def mostly_infinite(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
     return np.where(rng.random(n) < 0.6, math.inf, a), r
 
 
+def tiny(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    """Errors so small that a bracket's width has no reciprocal; they show against a float64 reference only."""
+    return np.zeros(n), (rng.integers(1, 2**20, n) << 32).view(np.float64)
+
+
 SHAPES_OF_ERROR: list[Callable[[np.random.Generator, int], tuple[Floats, Floats]]] = [
-    smooth, tied, equal, rare, special, mostly_infinite,
+    smooth, tied, equal, rare, special, mostly_infinite, tiny,
 ]  # fmt: skip
 
 
@@ -149,3 +155,11 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_paths_agree(results[0][0], results[1][0])
     assert results[0][1].worst == results[1][1].worst
     assert results[0][1].index == results[1][1].index
+
+
+def test_bad_scale_in_a_later_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONOGO_NUM_THREADS", "2")
+    ones, scale = np.ones(2**20 + 9), np.ones(2**20 + 9)
+    scale[2**20 - 5] = -1.0
+    with pytest.raises(gonogo.errors.BadScale, match=re.escape(f"is negative or NaN at ({2**20 - 5},)")):
+        gonogo.read(ones, ones, gauge="bound", scale=scale)

@@ -1,4 +1,6 @@
-"""Users' arrays → operands: bits in a known format on one device, laid out alike, never copied whole.
+"""Users' arrays → operands: bits in a known format on one device, laid out alike.
+
+Nothing is copied whole but arrays in foreign byte order and torch's lazily negated views.
 
 An operand holds the bit patterns (NumPy unsigned integers on the host, torch signed integers on a GPU), so
 every later stage decodes them itself and no framework's rounding comes in between. torch is looked at only if
@@ -86,7 +88,7 @@ def _from_numpy(array: npt.NDArray[Any] | np.generic, role: str) -> Operand:
 
 def _from_torch(tensor: torch.Tensor, role: str) -> Operand:
     known = _torch_formats().get(tensor.dtype)
-    if known is None or tensor.is_quantized or tensor.is_sparse or tensor.is_meta or tensor.is_mkldnn:
+    if known is None or tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.is_meta:
         raise _refuse_torch(tensor, role)
     fmt, integer = known
     if tensor.is_neg():
@@ -113,8 +115,9 @@ def _refuse_torch(tensor: torch.Tensor, role: str) -> InputError:
     import torch
 
     name = str(tensor.dtype).removeprefix("torch.")
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
-        kind = "quantized" if tensor.is_quantized else "meta" if tensor.is_meta else str(tensor.layout)
+    if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
+        kinds = {"nested": tensor.is_nested, "quantized": tensor.is_quantized, "meta": tensor.is_meta}
+        kind = next((kind for kind, holds in kinds.items() if holds), str(tensor.layout))
         return UnsupportedArray(role, f"a {kind.removeprefix('torch.')} tensor")
     if not tensor.dtype.is_floating_point:
         return UnsupportedDtype(role, name)
@@ -258,7 +261,7 @@ def _host_pieces(arrays: Sequence[npt.NDArray[Any]]) -> Iterator[tuple[int, tupl
 def _device_pieces(tensors: Sequence[Any], start: int = 0) -> Iterator[tuple[int, tuple[Bits, ...]]]:
     """C-order pieces by halving the leading axis until a piece is small enough to copy."""
     count = tensors[0].numel()
-    if count <= 8 * PIECE or all(x.is_contiguous() for x in tensors):
+    if count <= 2 * PIECE or all(x.is_contiguous() for x in tensors):
         yield start, tuple(x.contiguous().reshape(-1) for x in tensors)
         return
     axis = next(i for i, size in enumerate(tensors[0].shape) if size > 1)

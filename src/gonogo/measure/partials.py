@@ -99,6 +99,11 @@ def add_scans(scans: Sequence[Scan]) -> Scan:
     )
 
 
+def sum_overflowed(total: float | Fraction, largest: float) -> bool:
+    """Whether a sum is infinite though none of its terms is."""
+    return total == math.inf and largest < math.inf
+
+
 def mean_of(total: float | Fraction, count: int) -> float:
     """Mean from an exact sum; 0 over nothing."""
     return 0.0 if count == 0 else float(total / count)

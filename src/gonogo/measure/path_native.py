@@ -6,7 +6,6 @@ Absent where the package was installed without a C compiler; `available()` tells
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -30,7 +29,9 @@ from gonogo.measure.partials import (
     add_scans,
     add_worst_errors,
     saturate,
+    sum_overflowed,
 )
+from gonogo.measure.threads import thread_limit
 
 _native: Any
 try:
@@ -61,12 +62,7 @@ def instruction_sets() -> tuple[str, ...]:
 
 def thread_count(elements: int) -> int:
     """Threads for a job: what this process may use, and no more than pay."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every platform
-        cores = os.cpu_count() or 1
-    limit = int(os.environ.get("GONOGO_NUM_THREADS", cores))
-    return max(1, min(limit, elements // THREAD_SHARE))
+    return max(1, min(thread_limit(), elements // THREAD_SHARE))
 
 
 def _run_split(job: Callable[[int, int], T], count: int) -> list[T]:
@@ -85,9 +81,7 @@ def scan(pair: Pair, atol: float, brackets: Sequence[Bracket], *, isa: int = -1)
     """Partial ErrorStats of a piece, in instruction set number `isa`; the widest by default."""
     count = pair.actual.size
     total = add_scans(_run_split(lambda start, stop: _scan_share(pair, start, stop, atol, brackets, isa), count))
-    overflowed = (total.sum_abs == math.inf and total.max_abs < math.inf) or (
-        total.sum_rel == math.inf and total.max_rel < math.inf
-    )
+    overflowed = sum_overflowed(total.sum_abs, total.max_abs) or sum_overflowed(total.sum_rel, total.max_rel)
     # Finite errors near the top of float64 whose sum overflows: rare enough to leave to exact fractions.
     return path_numpy.scan(pair, atol, brackets) if overflowed else total
 
@@ -136,9 +130,8 @@ def read(
         return WorstError(worst, start + index, signed_sum, infinite, bad_index)
 
     total = add_worst_errors(_run_split(read_share, pair.actual.size))
-    if isinstance(total.signed_sum, float) and not math.isfinite(
-        total.signed_sum
-    ):  # finite errors near the top of float64: exact fractions
+    overflowed = isinstance(total.signed_sum, float) and not math.isfinite(total.signed_sum)
+    if overflowed and total.bad_scale is None:  # finite errors near the top of float64: exact fractions
         return replace(total, signed_sum=path_numpy.read(pair, scale, scale_format, unit).signed_sum)
     return total
 

@@ -20,7 +20,7 @@ import triton
 
 from gonogo.formats import FORMATS, Format
 from gonogo.measure import path_numpy
-from gonogo.measure.partials import Bracket, Caught, Moments, Pair, Scan, Unit, WorstError, saturate
+from gonogo.measure.partials import Bracket, Caught, Moments, Pair, Scan, Unit, WorstError, saturate, sum_overflowed
 from gonogo.measure.triton_kernels.read import moments_kernel, read_kernel
 from gonogo.measure.triton_kernels.scan import scan_kernel
 from gonogo.measure.triton_kernels.select import histogram_kernel
@@ -77,7 +77,7 @@ def count_programs(tensor: torch.Tensor, block: int) -> int:
 @lru_cache(maxsize=64)
 def make_scalars(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
     """Numbers for a kernel: Triton passes a Python float as float32, a tensor keeps all 53 bits."""
-    return torch.tensor(values, dtype=torch.float64).to(device, non_blocking=True)
+    return torch.tensor(values, dtype=torch.float64).to(device)
 
 
 def _fetch(out: torch.Tensor) -> npt.NDArray[np.int64]:
@@ -98,6 +98,7 @@ def scan(pair: Pair, atol: float, brackets: Sequence[Bracket]) -> Scan:
             count_high = True
         else:
             break
+        del launched  # its slots, before the next launch takes its own
     total = launched.total(pair.actual.numel(), brackets)
     if sum_overflowed(total.sum_abs, total.max_abs) or sum_overflowed(total.sum_rel, total.max_rel):
         # Finite errors near the top of float64 whose sum overflows: rare enough to leave to exact fractions.
@@ -197,16 +198,18 @@ class Launched:
         """The programs' partials added up."""
         rows, padding = self.rows, -count % BLOCK  # padding reads as 0 against 0
         floats, whole = rows.view(np.float64), rows.sum(axis=1)
+        with np.errstate(over="ignore"):
+            sum_abs, sum_rel = float(floats[2].sum()), float(floats[5].sum())
         max_ulp, sum_ulp = saturate(
             int(rows[6].view(np.uint64).max()), float(floats[7].sum()), saturated=bool(whole[8])
         )
         return Scan(
             exceeding=int(whole[0]),
             max_abs=float(floats[1].max()),
-            sum_abs=float(floats[2].sum()),
+            sum_abs=sum_abs,
             nonzero=count - (int(whole[3]) - padding),
             max_rel=float(floats[4].max()),
-            sum_rel=float(floats[5].sum()),
+            sum_rel=sum_rel,
             max_ulp=max_ulp,
             sum_ulp=sum_ulp,
             caught=tuple(self._catch(k, bracket, whole, padding) for k, bracket in enumerate(brackets)),
@@ -229,11 +232,6 @@ def coarsen(low: float, high: float) -> tuple[float, float]:
     first, last = struct.unpack("<qq", struct.pack("<dd", low, high))
     ends = struct.unpack("<dd", struct.pack("<qq", -(-first >> 32) << 32, last >> 32 << 32))
     return float(ends[0]), float(ends[1])
-
-
-def sum_overflowed(total: Any, largest: float) -> bool:
-    """Whether a sum is infinite though none of its terms is."""
-    return bool(total == math.inf and largest < math.inf)
 
 
 def _pair_on_host(pair: Pair) -> Pair:

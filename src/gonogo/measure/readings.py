@@ -26,9 +26,10 @@ def read(actual: object, expected: object, *, gauge: str | Gauge, scale: object 
     if chosen.needs_scale and scale is None:
         raise ScaleMissing(chosen.name)
     operands = [as_operand(actual, "actual"), as_operand(expected, "expected")]
-    if chosen.needs_scale:
-        operands.append(as_operand(scale, "scale"))
-        _check_scale_shape(operands[2], operands[1])
+    if scale is not None:  # a wrong one is refused even by a gauge that does not look at it
+        given = as_operand(scale, "scale")
+        _check_scale_shape(given, operands[1])
+        operands += [given] if chosen.needs_scale else []
     aligned = align(operands)
     if aligned.count == 0:
         return Reading(chosen.name, 0.0, None, 0.0, 0)

@@ -18,7 +18,7 @@ import triton
 
 from gonogo.measure import path_triton
 from gonogo.measure.operands import Aligned
-from gonogo.measure.partials import EMPTY_BRACKET, Bracket, Caught, Pair, Scan
+from gonogo.measure.partials import EMPTY_BRACKET, Bracket, Caught, Pair, Scan, sum_overflowed
 from gonogo.measure.path_triton import (
     BINS,
     KIND,
@@ -33,7 +33,6 @@ from gonogo.measure.path_triton import (
     make_scalars,
     make_slots,
     on_device,
-    sum_overflowed,
 )
 from gonogo.measure.selection import (
     KEEP_ALL,
@@ -57,8 +56,8 @@ SMALL_SAMPLE = 2**12
 """Sampled errors where they are tied: one program sorts them."""
 THINNING = 16
 """Every so-manieth of the sorted sample goes to the host: brackets are some 2,000 sample ranks wide."""
-CAPACITY = 2**22
-"""Errors a bracket may keep: 32 MiB."""
+CAPACITY = 2**20
+"""Errors a bracket may keep, 8 MiB; the three of the first pass may share three times that."""
 READY = 4096
 """Values of wanted bins fetched per bracket along with everything else."""
 
@@ -69,7 +68,7 @@ def find_errors_at(
     """Exact errors at 0-based ranks; the scans made for it are appended to `passes`."""
     first = scan_unseen(aligned, atol, ranks) if aligned.contiguous and aligned.count > KEEP_ALL else None
     if first is not None:
-        passes.append(first[1])
+        passes.append(replace(first[1], caught=()))
     return find_ranks(
         ranks,
         aligned.count,
@@ -97,7 +96,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     size = SMALL_SAMPLE if tied else SAMPLE
     spots = [spot for group in ranks for spot in sample_ranks(group, count, size)]
     expect = 0 if tied else 1.25 * sum(count * (spots[i + 1] - spots[i] + 2) / size for i in (0, 2, 4))
-    if count < size or expect > CAPACITY:
+    if count < size or expect > 3 * CAPACITY:
         return None
     programs, device = count_programs(pair.actual, path_triton.BLOCK), pair.actual.device
     # Behind rows and histograms: ends of brackets, wanted bins, numbers seen, extremes, values of the wanted bins.

@@ -12,12 +12,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gonogo.errors import ArraysChanged
 from gonogo.measure.partials import EMPTY_BRACKET, N_BRACKETS, Bracket, Caught
+from gonogo.measure.threads import thread_limit
 
 Floats = npt.NDArray[np.float64]
 RunPass = Callable[[Sequence[Bracket]], Sequence[Caught]]
@@ -47,14 +50,9 @@ def stratified_positions(count: int, size: int) -> npt.NDArray[np.int64]:
     return ((np.arange(size) + _jitter(size)) * (count / size)).astype(np.int64)
 
 
-_JITTER: dict[int, Floats] = {}
-
-
+@lru_cache(maxsize=1)
 def _jitter(size: int) -> Floats:
-    if size not in _JITTER:
-        _JITTER.clear()
-        _JITTER[size] = np.random.Generator(np.random.Philox(0)).random(size)
-    return _JITTER[size]
+    return np.random.Generator(np.random.Philox(0)).random(size)
 
 
 def select_on_host(requests: Sequence[tuple[Floats, Sequence[int]]]) -> list[list[float]]:
@@ -63,7 +61,7 @@ def select_on_host(requests: Sequence[tuple[Floats, Sequence[int]]]) -> list[lis
         return [_select(*request) for request in requests]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(len(requests)) as pool:  # partition releases the GIL
+    with ThreadPoolExecutor(min(len(requests), thread_limit())) as pool:  # partition releases the GIL
         return list(pool.map(_select, *zip(*requests, strict=True)))
 
 
@@ -196,6 +194,10 @@ class _Search:
         if at == len(self.cuts) or self.cuts[at] != cut:
             self.cuts.insert(at, cut)
             self.counts.insert(at, below)
+        # Counts that contradict each other would send the search round for ever.
+        least, most = self.counts[max(at - 1, 0)], self.counts[min(at + 1, len(self.counts) - 1)]
+        if below != self.counts[at] or not least <= below <= most:
+            raise ArraysChanged(cut, self.counts[at] if below != self.counts[at] else least, below)
 
 
 def _halfway(low: float, high: float) -> float:

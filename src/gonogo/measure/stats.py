@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from gonogo.errors import BadTolerance
+from gonogo.errors import check_tolerance
 from gonogo.measure.operands import Aligned, Bits, align, as_operand
 from gonogo.measure.partials import (
     EMPTY_BRACKET,
@@ -44,8 +44,8 @@ def measure(actual: object, expected: object, *, atol: float | None = None) -> E
     >>> stats.num_exceeding, stats.max_abs, stats.max_rel, stats.max_ulp
     (1, 0.5, 0.125, 1048576)
     """
-    if atol is not None and not atol >= 0:
-        raise BadTolerance("atol", atol)
+    if atol is not None:
+        check_tolerance("atol", atol)
     aligned = align([as_operand(actual, "actual"), as_operand(expected, "expected")])
     if aligned.count == 0:
         return ErrorStats(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0)
@@ -59,8 +59,9 @@ def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
     passes: list[Scan] = []
 
     def run_pass(brackets: Sequence[Bracket]) -> Sequence[Caught]:
-        passes.append(_scan_pieces(aligned, path, atol, brackets))
-        return passes[-1].caught
+        scan = _scan_pieces(aligned, path, atol, brackets)
+        passes.append(replace(scan, caught=()))  # what a pass kept must not outlive its use
+        return scan.caught
 
     places = [(count - 1) * (percent / 100) for percent in PERCENTILES]
     ranks = [(math.floor(place), min(math.floor(place) + 1, count - 1)) for place in places]
@@ -123,7 +124,7 @@ def _scan_pieces(aligned: Aligned, path: Path, atol: float, brackets: Sequence[B
             b._replace(capacity=math.ceil(2 * share * b.capacity) + 1024 * (b.capacity > 0)) for b in brackets
         ]
         scan = path.scan(pair, atol, smaller)
-        scans.append(replace(scan, caught=tuple(replace(c, values=np.asarray(c.values)) for c in scan.caught)))
+        scans.append(replace(scan, caught=tuple(replace(c, values=np.array(c.values)) for c in scan.caught)))
     return add_scans(scans)
 
 

@@ -26,7 +26,6 @@ def gauge_names() -> tuple[str, ...]:
     )
 
 
-@cache
 def gauge(name: str, **parameters: Any) -> Gauge:
     """The gauge called `name`, with its parameters where it takes any.
 

@@ -131,7 +131,7 @@ def pick_kernel(
 def bin_of(value, low, high, BINS: tl.constexpr):
     """Bin of a value in [low, high), −1 outside; monotone in the value, so bins are stretches of the order."""
     inside = (value >= low) & (value < high)
-    per_bin = BINS / (high - low)
+    per_bin = tl.minimum(BINS / (high - low), 2.0**1023)  # the bracket may be narrower than 1/largest
     return tl.where(inside, tl.minimum((tl.where(inside, value - low, 0.0) * per_bin).to(tl.int32), BINS - 1), -1)
 
 
