@@ -37,9 +37,12 @@ SPREAD = 3.3
 """Half-width of a bracket in standard deviations of a sample rank: one of six ends missed once in 300 passes."""
 
 
-def sample_size(count: int) -> int:
-    """Sample whose brackets fit HOST_CAPACITY in one pass up to 2^27 errors, and in two beyond."""
-    return min(max(count >> 8, 2**12), 2**18, count)
+def sample_size(count: int, *, tied: bool = False) -> int:
+    """Sample whose brackets fit HOST_CAPACITY in one pass up to 2^27 errors, and in two beyond.
+
+    Where errors are tied, as between two arrays of one short format, a small one finds the ties.
+    """
+    return min(2**12 if tied else max(count >> 8, 2**12), 2**18, count)
 
 
 def stratified_positions(count: int, size: int) -> npt.NDArray[np.int64]:
