@@ -15,7 +15,8 @@ import gonogo
 from gonogo.formats import FORMATS
 from gonogo.measure import path_numpy, readings
 from gonogo.measure.gauges import Size
-from gonogo.measure.stats import _measure_aligned
+from gonogo.measure.partials import EMPTY_BRACKET, Bracket
+from gonogo.measure.stats import _measure_aligned, _scan_pieces
 
 N = 2**17 + 3  # past the size up to which everything is kept, and no multiple of a block
 Floats = np.ndarray
@@ -163,3 +164,23 @@ def test_bad_scale_in_a_later_share(monkeypatch: pytest.MonkeyPatch) -> None:
     scale[2**20 - 5] = -1.0
     with pytest.raises(gonogo.errors.BadScale, match=re.escape(f"is negative or NaN at ({2**20 - 5},)")):
         gonogo.read(ones, ones, gauge="bound", scale=scale)
+
+
+@pytest.mark.parametrize(("bracket", "complete"), [
+    (Bracket(0.1, 0.1 * (1 + 2**-30), 1, 10_000), True),  # ends that differ from many errors in the low word only
+    (Bracket(0.1, 0.2, 1, 8), False),  # more inside than a program has room for
+])  # fmt: skip
+def test_triton_brackets(bracket: Bracket, complete: bool) -> None:
+    """Counts are right whatever the ends and however little is kept."""
+    errors = 0.1 * (1 + np.arange(-3000, 3000) * 2.0**-40)
+    aligned = align_arrays(errors, np.zeros_like(errors))
+    brackets = [bracket, EMPTY_BRACKET, EMPTY_BRACKET]
+    oracle = _scan_pieces(aligned, path_numpy, 0.0, brackets).caught[0]
+    with triton_path() as path:
+        found = _scan_pieces(on_device(aligned), path, 0.0, brackets).caught[0]
+        assert (found.below_low, found.below_high) == (oracle.below_low, oracle.below_high)
+        kept = np.sort(np.asarray(found.values))
+    assert (kept.size == found.below_high - found.below_low) == complete
+    assert np.isin(kept, errors).all()
+    if complete:
+        np.testing.assert_array_equal(kept, np.sort(oracle.values))

@@ -58,6 +58,9 @@ THINNING = 16
 """Every so-manieth of the sorted sample goes to the host: brackets are some 2,000 sample ranks wide."""
 CAPACITY = 2**20
 """Errors a bracket may keep, 8 MiB; the three of the first pass may share three times that."""
+# Where the first pass puts what it finds, in int64 words behind rows and histograms: three pairs of bins,
+# three numbers of values seen in them, three pairs of extremes, and the values. The ends of brackets come first.
+N_SCALARS, BINS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = 11, 11, 14, 17, 24
 READY = 4096
 """Values of wanted bins fetched per bracket along with everything else."""
 
@@ -99,10 +102,9 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     if count < size or expect > 3 * CAPACITY:
         return None
     programs, device = count_programs(pair.actual, path_triton.BLOCK), pair.actual.device
-    # Behind rows and histograms: ends of brackets, wanted bins, numbers seen, extremes, values of the wanted bins.
     start = OUT_ROWS * programs + OUT_REST
-    out = torch.zeros(start + 24 + (0 if tied else 3 * READY), dtype=torch.int64, device=device)
-    scalars = out[start : start + 11].view(torch.float64)
+    out = torch.zeros(start + VALUES_AT + (0 if tied else 3 * READY), dtype=torch.int64, device=device)
+    scalars = out[start : start + N_SCALARS].view(torch.float64)
     given = make_scalars((atol, actual.format.largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
     with on_device(device):
         if tied:
@@ -116,15 +118,15 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
         kept = scalars[:0] if tied else make_slots(int(expect), programs, device)
         enqueue_scan(pair, scalars, out, kept, 1, False, True, count_high=tied, has_atol=not math.isnan(atol))
         if not tied:
-            bins = out[start + 11 :].view(torch.int32)
+            bins = out[start + BINS_AT :].view(torch.int32)
             pick_kernel[(3,)](
                 out, programs, -count % path_triton.BLOCK, scalars, given[2:],
                 out[OUT_ROWS * programs :].view(torch.int32), bins,
                 BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=path_triton.WARPS,
             )  # fmt: skip
             bin_values_kernel[(triton.cdiv(kept.numel(), path_triton.BLOCK),)](
-                kept, kept.numel(), scalars, bins, out[start + 14 :].view(torch.int32), out[start + 17 :],
-                out[start + 24 :].view(torch.float64), READY,
+                kept, kept.numel(), scalars, bins, out[start + SEEN_AT :].view(torch.int32),
+                out[start + EXTREMES_AT :], out[start + VALUES_AT :].view(torch.float64), READY,
                 BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
             )  # fmt: skip
     fetched: npt.NDArray[np.int64] = out.cpu().numpy()
@@ -138,7 +140,7 @@ def settle_unseen(
     launched: Launched, fetched: npt.NDArray[np.int64], count: int, tied: bool
 ) -> tuple[list[Bracket], Scan] | None:
     """Brackets and scan from what the first pass brought back; a bracket that settles nothing is made empty."""
-    ends = fetched[:11].view(np.float64)
+    ends = fetched[:N_SCALARS].view(np.float64)
     brackets = []
     for k in range(3):
         low, high, keep_end = (float(ends[i]) for i in (2 + 2 * k, 3 + 2 * k, 8 + k))
@@ -149,15 +151,15 @@ def settle_unseen(
         return None
     caught = list(scan.caught)
     for k, bracket in enumerate(brackets):
-        seen = int(fetched[14:17].view(np.int32)[k])
-        largest, least = int(fetched[17 + 2 * k]), NO_INDEX - int(fetched[18 + 2 * k])
+        seen = int(fetched[SEEN_AT:EXTREMES_AT].view(np.int32)[k])
+        largest, least = int(fetched[EXTREMES_AT + 2 * k]), NO_INDEX - int(fetched[EXTREMES_AT + 2 * k + 1])
         if bracket is EMPTY_BRACKET:
             # Its counts are of the ends the kernel used; of infinity nothing is known.
             caught[k] = Caught(0, 0, np.empty(0))
             brackets[k] = Bracket(0.0, 0.0)
         elif bracket.capacity and (seen <= READY or least == largest):
-            first = int(fetched[11:14].view(np.int32)[2 * k])
-            values = fetched[24 + k * READY :][: min(seen, READY)].view(np.float64)
+            first = int(fetched[BINS_AT:SEEN_AT].view(np.int32)[2 * k])
+            values = fetched[VALUES_AT + k * READY :][: min(seen, READY)].view(np.float64)
             if seen > READY:  # all of them tied
                 values = np.broadcast_to(values[0], seen)
             ready = int(caught[k].values.bins[:first].sum()), values
