@@ -87,14 +87,14 @@ def _from_numpy(array: npt.NDArray[Any] | np.generic, role: str) -> Operand:
 
 
 def _from_torch(tensor: torch.Tensor, role: str) -> Operand:
-    known = _torch_formats().get(tensor.dtype)
-    if known is None or tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.is_meta:
+    known = _torch_formats().get((tensor.dtype, tensor.layout))
+    device = tensor.device
+    if known is None or tensor.is_nested or device.type == "meta":
         raise _refuse_torch(tensor, role)
     fmt, integer = known
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
-    bits = tensor.detach().view(integer)
-    device = tensor.device
+    bits = (tensor.detach() if tensor.requires_grad else tensor).view(integer)
     if device.type == "cpu":
         return Operand(role, fmt, bits.numpy().view(_BIT_DTYPE[fmt.bits]), "cpu")
     if device.type != "cuda":
@@ -104,11 +104,11 @@ def _from_torch(tensor: torch.Tensor, role: str) -> Operand:
 
 @cache
 def _torch_formats() -> dict[Any, tuple[Format, Any]]:
-    """Torch dtype → its format, and the integer dtype that holds its bits."""
+    """Torch dtype and layout → its format, and the integer dtype that holds its bits."""
     import torch
 
     integers = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
-    return {getattr(torch, name): (fmt, integers[fmt.bits]) for name, fmt in FORMATS.items()}
+    return {(getattr(torch, name), torch.strided): (fmt, integers[fmt.bits]) for name, fmt in FORMATS.items()}
 
 
 def _refuse_torch(tensor: torch.Tensor, role: str) -> InputError:

@@ -20,10 +20,11 @@ import triton
 
 from gonogo.formats import FORMATS, Format
 from gonogo.measure import path_numpy
+from gonogo.measure.launch_triton import launch, on_device
 from gonogo.measure.partials import Bracket, Caught, Moments, Pair, Scan, Unit, WorstError, saturate, sum_overflowed
-from gonogo.measure.triton_kernels.read import moments_kernel, read_kernel
+from gonogo.measure.triton_kernels.read import moments_kernel, read_kernel, total_reading_kernel
 from gonogo.measure.triton_kernels.scan import scan_kernel
-from gonogo.measure.triton_kernels.select import histogram_kernel
+from gonogo.measure.triton_kernels.select import histogram_kernel, total_scan_kernel
 
 KIND = {name: kind for kind, name in enumerate(FORMATS)}
 NO_INDEX = 2**63 - 1
@@ -31,11 +32,26 @@ NO_INDEX = 2**63 - 1
 BLOCK = 1024
 VECTOR = 4
 """Consecutive elements a thread takes: 8 bytes of float16, 16 of float32."""
-READ_BLOCK = 512
 WARPS = 8
 PROGRAMS_PER_SM = 6
-# Blocks and programs: the fastest of seven settings on an NVIDIA H200 at 2^28 elements.
+READ_BLOCK = 512
+READ_WARPS = 4
+READ_PROGRAMS_PER_SM = 4
+# Blocks, warps and programs: the fastest of seven and of 24 settings on an NVIDIA H200.
 BINS = 4096
+
+
+# Where one int64 buffer takes all results, so that one copy brings them: totals as scan_kernel's rows, then per
+# bracket the bins that hold the wanted ranks, how many kept values lie below these, and how many were kept.
+# Behind what is fetched stand the programs' rows and, in int32, the histograms of the three brackets.
+PICKS_AT, HEAD = 16, 28
+N_ROWS = 16
+N_READ_ROWS = 6
+
+
+Ready = tuple[int, npt.NDArray[np.float64]]
+"""How many values lie below the bins that hold the wanted ranks, and the values in them."""
+NO_VALUES = np.empty(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +64,14 @@ class DeviceValues:
     bracket: Bracket
     number: int
     """Which of the brackets."""
-    bins: npt.NDArray[np.int32]
+    count: int
+    bins: torch.Tensor
     """How many of its values fall into each of BINS equal parts of the bracket."""
-    ready: tuple[int, npt.NDArray[np.float64]] | None = None
-    """How many values lie below the bins that hold the wanted ranks, and the values in them, if already fetched."""
+    ready: Ready | None = None
+    """What already came along with the totals."""
 
     def __len__(self) -> int:
-        return int(self.bins.sum())
+        return self.count
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[np.float64]:
         values: npt.NDArray[np.float64] = self.slots.cpu().numpy()
@@ -62,15 +79,15 @@ class DeviceValues:
 
 
 @cache
-def _programs_at_most(device: torch.device) -> int:
+def _count_sms(device: torch.device) -> int:
     if device.type != "cuda":
-        return 2  # Triton's interpreter
-    return int(torch.cuda.get_device_properties(device).multi_processor_count) * PROGRAMS_PER_SM
+        return 0  # Triton's interpreter
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def count_programs(tensor: torch.Tensor, block: int) -> int:
-    """Programs to walk a tensor with: no more than there are blocks, and than the GPU holds."""
-    return int(min(triton.cdiv(tensor.numel(), block), _programs_at_most(tensor.device)))
+def count_programs(tensor: torch.Tensor, block: int, per_sm: int) -> int:
+    """Programs to walk a tensor with: no more than there are blocks, and than the GPU holds; 2 without one."""
+    return int(min(triton.cdiv(tensor.numel(), block), _count_sms(tensor.device) * per_sm or 2))
 
 
 # A gauge's unit is the same from call to call, and a copy to the GPU costs as much as a launch.
@@ -78,11 +95,6 @@ def count_programs(tensor: torch.Tensor, block: int) -> int:
 def make_scalars(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
     """Numbers for a kernel: Triton passes a Python float as float32, a tensor keeps all 53 bits."""
     return torch.tensor(values, dtype=torch.float64).to(device)
-
-
-def _fetch(out: torch.Tensor) -> npt.NDArray[np.int64]:
-    fetched: npt.NDArray[np.int64] = out.cpu().numpy()
-    return fetched
 
 
 def scan(pair: Pair, atol: float, brackets: Sequence[Bracket]) -> Scan:
@@ -110,52 +122,77 @@ def scan(pair: Pair, atol: float, brackets: Sequence[Bracket]) -> Scan:
 def _launch_scan(
     pair: Pair, atol: float, brackets: Sequence[Bracket], *, careful: bool, count_high: bool
 ) -> Launched:
-    programs, device = count_programs(pair.actual, BLOCK), pair.actual.device
+    device = pair.actual.device
     ends = [end for b in brackets for end in (b.low, b.high)]
     keep_ends = [b.high if b.capacity else b.low for b in brackets]
     scalars = make_scalars((atol, pair.actual_format.largest, *ends, *keep_ends), device)
     coarse = all(coarsen(b.low, keep) == (b.low, keep) for b, keep in zip(brackets, keep_ends, strict=True))
-    kept = make_slots(sum(b.capacity for b in brackets), programs, device)
-    out = torch.zeros(OUT_ROWS * programs + OUT_REST, dtype=torch.int64, device=device)
+    results = make_results(pair, HEAD)
+    kept = make_slots(sum(b.capacity for b in brackets), results.programs, device)
     stride = max(b.stride for b in brackets)
     with on_device(device):
-        enqueue_scan(pair, scalars, out, kept, stride, careful, coarse, count_high, has_atol=not math.isnan(atol))
-    fetched: npt.NDArray[np.int64] = out.cpu().numpy()
-    return Launched(fetched, programs, kept, scalars, stride, count_high)
+        enqueue_scan(
+            pair, scalars, results, kept, stride, careful, coarse, count_high, has_atol=not math.isnan(atol)
+        )
+    return Launched(results.out[:HEAD].cpu().numpy(), results, kept, scalars, stride, count_high)
 
 
-OUT_ROWS = 16
-OUT_REST = 3 * BINS // 2
-"""One int64 buffer takes all results, so that one copy brings them: rows per program, then three histograms."""
+@dataclass(frozen=True, slots=True)
+class Results:
+    """One zeroed buffer for all a pass finds. Kernels get it whole: a slice costs the host half a launch."""
+
+    programs: int
+    out: torch.Tensor
+    rows_at: int
+    """Words that are fetched; behind them int64 [N_ROWS, programs]: a row per field, the last what fell inside."""
+
+    @property
+    def bins(self) -> torch.Tensor:
+        """int32 [3 · BINS]: three histograms."""
+        return self.out[self.rows_at + N_ROWS * self.programs :].view(torch.int32)
+
+
+def make_results(pair: Pair, fetched: int) -> Results:
+    """Room for a pass over `pair`, of which `fetched` words go to the host."""
+    programs = count_programs(pair.actual, BLOCK, PROGRAMS_PER_SM)
+    size = fetched + N_ROWS * programs + 3 * BINS // 2
+    return Results(programs, torch.zeros(size, dtype=torch.int64, device=pair.actual.device), fetched)
 
 
 def enqueue_scan(
     pair: Pair,
     scalars: torch.Tensor,
-    out: torch.Tensor,
+    results: Results,
     kept: torch.Tensor,
     stride: int,
     careful: bool,
     coarse: bool,
     count_high: bool,
     has_atol: bool,
+    ranks: torch.Tensor | None = None,
 ) -> None:
-    """Launch the scan and the histogram of what it keeps."""
-    fmt, programs = pair.actual_format, count_programs(pair.actual, BLOCK)
-    scan_kernel[(programs,)](
-        pair.actual, pair.expected, pair.actual.numel(), scalars, out, out[15 * programs :].view(torch.int32), kept,
-        stride, kept.numel() // programs,
+    """Launch the scan, the histogram of what it keeps, and their totals, with the bins that hold `ranks`."""
+    fmt, programs, count = pair.actual_format, results.programs, pair.actual.numel()
+    launch(
+        scan_kernel, programs, pair.actual, pair.expected, count, scalars, results.out, results.rows_at,
+        kept, stride, kept.numel() // programs,
         KIND_A=KIND[fmt.name], KIND_E=KIND[pair.expected_format.name], WIDTH=fmt.bits,
         PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, OVERFLOW=fmt.overflow_key,
         HAS_INFINITY=fmt.has_infinity, CAREFUL=careful, COARSE=coarse, COUNT_HIGH=count_high,
         KEEP=kept.numel() > 0, HAS_ATOL=has_atol, BLOCK=BLOCK, VECTOR=VECTOR,
         INTERPRETED=pair.actual.device.type != "cuda", num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip
+    bins = results.bins
     if kept.numel():
-        histogram_kernel[(triton.cdiv(kept.numel(), BLOCK),)](
-            kept, kept.numel(), scalars, out[OUT_ROWS * programs :].view(torch.int32),
+        launch(
+            histogram_kernel, triton.cdiv(kept.numel(), BLOCK), kept, kept.numel(), scalars, bins,
             BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
+    launch(
+        total_scan_kernel, 1, results.out, results.rows_at, programs, -count % BLOCK, scalars,
+        scalars if ranks is None else ranks, bins, KEEP=kept.numel() > 0, PICK=ranks is not None, PICKS_AT=PICKS_AT,
+        BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS, enable_fp_fusion=False,
+    )  # fmt: skip
 
 
 def make_slots(capacity: int, programs: int, device: torch.device) -> torch.Tensor:
@@ -166,64 +203,50 @@ def make_slots(capacity: int, programs: int, device: torch.device) -> torch.Tens
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What one launch brought back: rows of a number per program, then histograms, then maybe values."""
+    """What one launch brought back."""
 
     fetched: npt.NDArray[np.int64]
-    programs: int
+    results: Results
     kept: torch.Tensor
     scalars: torch.Tensor
     stride: int
     count_high: bool
 
-    @property
-    def rows(self) -> npt.NDArray[np.int64]:
-        """A row per field, a column per program."""
-        return self.fetched[: OUT_ROWS * self.programs].reshape(OUT_ROWS, self.programs)
-
-    @property
-    def bins(self) -> npt.NDArray[np.int32]:
-        """Three histograms."""
-        start = OUT_ROWS * self.programs
-        return self.fetched[start : start + OUT_REST].view(np.int32).reshape(3, BINS)
-
     def is_odd(self) -> bool:
         """Whether there is a NaN or an infinity, or a reference that rounds to one."""
-        return bool(self.rows[8].any()) or not bool(np.isfinite(self.rows[2].view(np.float64)).all())
+        return bool(self.fetched[8]) or not math.isfinite(self.fetched[:N_ROWS].view(np.float64)[2])
 
     def has_overflowed(self) -> bool:
         """Whether more fell inside than a program could keep."""
-        return bool((self.rows[15] > self.kept.numel() // self.programs * self.stride).any())
+        return bool(self.fetched[15] > self.kept.numel() // self.results.programs * self.stride)
 
-    def total(self, count: int, brackets: Sequence[Bracket]) -> Scan:
-        """The programs' partials added up."""
-        rows, padding = self.rows, -count % BLOCK  # padding reads as 0 against 0
-        floats, whole = rows.view(np.float64), rows.sum(axis=1)
-        with np.errstate(over="ignore"):
-            sum_abs, sum_rel = float(floats[2].sum()), float(floats[5].sum())
-        max_ulp, sum_ulp = saturate(
-            int(rows[6].view(np.uint64).max()), float(floats[7].sum()), saturated=bool(whole[8])
-        )
+    def total(
+        self, count: int, brackets: Sequence[Bracket], ready: Sequence[Ready | None] = (None, None, None)
+    ) -> Scan:
+        """The totals, without the padding, which reads as 0 against 0."""
+        whole, padding = self.fetched[:N_ROWS].tolist(), -count % BLOCK
+        floats = self.fetched[:N_ROWS].view(np.float64).tolist()
+        max_ulp, sum_ulp = saturate(whole[6] % 2**64, floats[7], saturated=bool(whole[8]))
         return Scan(
-            exceeding=int(whole[0]),
-            max_abs=float(floats[1].max()),
-            sum_abs=sum_abs,
-            nonzero=count - (int(whole[3]) - padding),
-            max_rel=float(floats[4].max()),
-            sum_rel=sum_rel,
+            exceeding=whole[0],
+            max_abs=floats[1],
+            sum_abs=floats[2],
+            nonzero=count - (whole[3] - padding),
+            max_rel=floats[4],
+            sum_rel=floats[5],
             max_ulp=max_ulp,
             sum_ulp=sum_ulp,
-            caught=tuple(self._catch(k, bracket, whole, padding) for k, bracket in enumerate(brackets)),
+            caught=tuple(self._catch(k, bracket, whole, padding, ready[k]) for k, bracket in enumerate(brackets)),
         )
 
-    def _catch(self, k: int, bracket: Bracket, whole: npt.NDArray[np.int64], padding: int) -> Caught:
-        low = int(whole[9 + k]) - (padding if bracket.low > 0 else 0)
-        if self.count_high:
-            high = int(whole[12 + k]) - (padding if bracket.high > 0 else 0)
-        else:
-            high = low + int(self.bins[k].sum())
-        values: Any = np.empty(0)
+    def _catch(self, k: int, bracket: Bracket, whole: list[int], padding: int, ready: Ready | None) -> Caught:
+        low = whole[9 + k] - (padding if bracket.low > 0 else 0)
+        count = int(self.fetched[PICKS_AT + 4 * k + 3])
+        high = whole[12 + k] - (padding if bracket.high > 0 else 0) if self.count_high else low + count
+        values: Any = NO_VALUES
         if bracket.capacity:
-            values = DeviceValues(self.kept, self.scalars, bracket, k, self.bins[k])
+            bins = self.results.bins[k * BINS : (k + 1) * BINS]
+            values = DeviceValues(self.kept, self.scalars, bracket, k, count, bins, ready)
         return Caught(low, high, values)
 
 
@@ -241,60 +264,54 @@ def _pair_on_host(pair: Pair) -> Pair:
 
 def read(pair: Pair, scale: torch.Tensor | None, scale_format: Format | None, unit: Unit) -> WorstError:
     """Worst error of a piece in a gauge's unit."""
-    fetched = _launch_read(pair, scale, scale_format, unit, careful=False)
-    worst = fetched[0].view(np.float64)
-    top, infinite = float(worst.max()), 0
-    if fetched[5].max() or top == math.inf:
-        fetched = _launch_read(pair, scale, scale_format, unit, careful=True)
-        bad = int(fetched[4].min())
-        if bad != NO_INDEX:
-            return WorstError(0.0, 0, 0.0, 0, bad_scale=bad)
-        worst = fetched[0].view(np.float64)
-        top, infinite = float(worst.max()), int(fetched[3].sum())
-    index, signed_sum = int(fetched[1][worst == top].min()), float(fetched[2].view(np.float64).sum())
+    totals = _launch_read(pair, scale, scale_format, unit, careful=False)
+    infinite = 0
+    if totals[5] or totals.view(np.float64)[0] == math.inf:
+        totals = _launch_read(pair, scale, scale_format, unit, careful=True)
+        if totals[4] != NO_INDEX:
+            return WorstError(0.0, 0, 0.0, 0, bad_scale=int(totals[4]))
+        infinite = int(totals[3])
+    top, _, signed_sum, *_ = totals.view(np.float64).tolist()
     if not math.isfinite(signed_sum):  # finite errors near the top of float64
         on_host = None if scale is None else scale.cpu().numpy()
-        signed = path_numpy.read(_pair_on_host(pair), on_host, scale_format, unit).signed_sum
-        return WorstError(top, index, signed, infinite)
-    return WorstError(top, index, signed_sum, infinite)
+        signed_sum = path_numpy.read(_pair_on_host(pair), on_host, scale_format, unit).signed_sum
+    return WorstError(top, int(totals[1]), signed_sum, infinite)
 
 
 def _launch_read(
     pair: Pair, scale: torch.Tensor | None, scale_format: Format | None, unit: Unit, *, careful: bool
 ) -> npt.NDArray[np.int64]:
     actual, fmt = pair.actual, pair.actual_format
-    programs, device = count_programs(actual, READ_BLOCK), actual.device
-    out = torch.empty((6, programs), dtype=torch.int64, device=device)
+    programs, device = count_programs(actual, READ_BLOCK, READ_PROGRAMS_PER_SM), actual.device
+    out = torch.empty(N_READ_ROWS * (programs + 1), dtype=torch.int64, device=device)
     with on_device(device):
-        read_kernel[(programs,)](
-            actual, pair.expected, actual if scale is None else scale, actual.numel(),
+        launch(
+            read_kernel, programs, actual, pair.expected, actual if scale is None else scale, actual.numel(),
             make_scalars((*unit[:4], fmt.overflow_start), device), out,
             KIND_A=KIND[fmt.name], KIND_E=KIND[pair.expected_format.name],
             KIND_S=0 if scale_format is None else KIND[scale_format.name],
             PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, MAX_EXPONENT=fmt.max_exponent,
             HAS_INFINITY=fmt.has_infinity, HAS_AFFINE=unit.constant != 0 or unit.per_magnitude != 0,
             HAS_ULP=unit.per_ulp != 0, HAS_SCALE=scale is not None, FROM_CELL=unit.from_cell, CAREFUL=careful,
-            BLOCK=READ_BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+            BLOCK=READ_BLOCK, num_warps=READ_WARPS, enable_fp_fusion=False,
         )  # fmt: skip
-    return _fetch(out)
+        launch(
+            total_reading_kernel, 1, out, programs,
+            PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    fetched: npt.NDArray[np.int64] = out[:N_READ_ROWS].cpu().numpy()
+    return fetched
 
 
 def measure_moments(values: torch.Tensor, fmt: Format, factor: float) -> Moments:
     """Largest finite |r|, sum of squares of finite r·factor, and how many are finite."""
-    programs = count_programs(values, READ_BLOCK)
+    programs = count_programs(values, READ_BLOCK, READ_PROGRAMS_PER_SM)
     out = torch.empty((3, programs), dtype=torch.int64, device=values.device)
     with on_device(values.device):
-        moments_kernel[(programs,)](
-            values, values.numel(), make_scalars((factor,), values.device), out,
+        launch(
+            moments_kernel, programs, values, values.numel(), make_scalars((factor,), values.device), out,
             KIND=KIND[fmt.name], BLOCK=READ_BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
-    fetched = _fetch(out)
+    fetched = out.cpu().numpy()
     floats = fetched.view(np.float64)
     return Moments(float(floats[0].max()), float(floats[1].sum()), int(fetched[2].sum()))
-
-
-def on_device(device: torch.device) -> Any:
-    """Launch on the tensors' GPU, whatever the current one is."""
-    from contextlib import nullcontext
-
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

@@ -9,30 +9,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import triton
 
 from gonogo.measure import path_triton
+from gonogo.measure.launch_triton import launch, on_device
 from gonogo.measure.operands import Aligned
-from gonogo.measure.partials import EMPTY_BRACKET, Bracket, Caught, Pair, Scan, sum_overflowed
+from gonogo.measure.partials import Bracket, Caught, Pair, Scan, sum_overflowed
 from gonogo.measure.path_triton import (
     BINS,
+    HEAD,
     KIND,
     NO_INDEX,
-    OUT_REST,
-    OUT_ROWS,
+    NO_VALUES,
+    PICKS_AT,
     DeviceValues,
     Launched,
+    Ready,
     coarsen,
-    count_programs,
     enqueue_scan,
+    make_results,
     make_scalars,
     make_slots,
-    on_device,
 )
 from gonogo.measure.selection import (
     KEEP_ALL,
@@ -44,7 +46,6 @@ from gonogo.measure.selection import (
 )
 from gonogo.measure.triton_kernels.select import (
     bin_values_kernel,
-    pick_kernel,
     place_kernel,
     sample_and_place_kernel,
     sample_kernel,
@@ -58,11 +59,11 @@ THINNING = 16
 """Every so-manieth of the sorted sample goes to the host: brackets are some 2,000 sample ranks wide."""
 CAPACITY = 2**20
 """Errors a bracket may keep, 8 MiB; the three of the first pass may share three times that."""
-# Where the first pass puts what it finds, in int64 words behind rows and histograms: three pairs of bins,
-# three numbers of values seen in them, three pairs of extremes, and the values. The ends of brackets come first.
-N_SCALARS, BINS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = 11, 11, 14, 17, 24
-READY = 4096
-"""Values of wanted bins fetched per bracket along with everything else."""
+# Where the first pass puts what it finds, in int64 words behind totals and picked bins: the ends of brackets, three
+# numbers of values seen in the bins, three pairs of extremes, and the values.
+SCALARS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = HEAD, HEAD + 11, HEAD + 14, HEAD + 20
+READY = 2048
+"""Values of wanted bins fetched per bracket along with everything else; a bin holds some 200."""
 
 
 def find_errors_at(
@@ -71,7 +72,7 @@ def find_errors_at(
     """Exact errors at 0-based ranks; the scans made for it are appended to `passes`."""
     first = scan_unseen(aligned, atol, ranks) if aligned.contiguous and aligned.count > KEEP_ALL else None
     if first is not None:
-        passes.append(replace(first[1], caught=()))
+        passes.append(replace(first[1], caught=()))  # what it kept must not outlive its use
     return find_ranks(
         ranks,
         aligned.count,
@@ -97,74 +98,83 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     pair = Pair(flat[0], actual.format, flat[1], expected.format)
     tied = actual.format is expected.format and actual.format.bits <= 16
     size = SMALL_SAMPLE if tied else SAMPLE
-    spots = [spot for group in ranks for spot in sample_ranks(group, count, size)]
-    expect = 0 if tied else 1.25 * sum(count * (spots[i + 1] - spots[i] + 2) / size for i in (0, 2, 4))
-    if count < size or expect > 3 * CAPACITY:
+    spots, expect = _place_ranks(tuple(ranks), count, size)
+    if count < size or (expect > 3 * CAPACITY and not tied):
         return None
-    programs, device = count_programs(pair.actual, path_triton.BLOCK), pair.actual.device
-    start = OUT_ROWS * programs + OUT_REST
-    out = torch.zeros(start + VALUES_AT + (0 if tied else 3 * READY), dtype=torch.int64, device=device)
-    scalars = out[start : start + N_SCALARS].view(torch.float64)
+    device = pair.actual.device
+    results = make_results(pair, VALUES_AT + (0 if tied else 3 * READY))
+    out = results.out
+    scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
     given = make_scalars((atol, actual.format.largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
     with on_device(device):
         if tied:
-            sample_and_place_kernel[(1,)](
+            launch(
+                sample_and_place_kernel, 1,
                 *flat, count, torch.empty(size, dtype=torch.int32, device=device), *spots, given, scalars,
                 KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=size,
                 num_warps=path_triton.WARPS, enable_fp_fusion=False,
             )  # fmt: skip
         else:
-            place_kernel[(1,)](draw_sample(aligned, high_words=True), size, *spots, given, scalars)
-        kept = scalars[:0] if tied else make_slots(int(expect), programs, device)
-        enqueue_scan(pair, scalars, out, kept, 1, False, True, count_high=tied, has_atol=not math.isnan(atol))
+            launch(place_kernel, 1, draw_sample(aligned, high_words=True), size, *spots, given, scalars)
+        kept = scalars[:0] if tied else make_slots(expect, results.programs, device)
+        enqueue_scan(
+            pair,
+            scalars,
+            results,
+            kept,
+            1,
+            False,
+            True,
+            count_high=tied,
+            has_atol=not math.isnan(atol),
+            ranks=given[2:],
+        )
         if not tied:
-            bins = out[start + BINS_AT :].view(torch.int32)
-            pick_kernel[(3,)](
-                out, programs, -count % path_triton.BLOCK, scalars, given[2:],
-                out[OUT_ROWS * programs :].view(torch.int32), bins,
-                BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=path_triton.WARPS,
-            )  # fmt: skip
-            bin_values_kernel[(triton.cdiv(kept.numel(), path_triton.BLOCK),)](
-                kept, kept.numel(), scalars, bins, out[start + SEEN_AT :].view(torch.int32),
-                out[start + EXTREMES_AT :], out[start + VALUES_AT :].view(torch.float64), READY,
+            launch(
+                bin_values_kernel, triton.cdiv(kept.numel(), path_triton.BLOCK), kept, kept.numel(), scalars,
+                out[PICKS_AT:], out[SEEN_AT:], out[EXTREMES_AT:], out[VALUES_AT:].view(torch.float64), READY,
                 BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
             )  # fmt: skip
-    fetched: npt.NDArray[np.int64] = out.cpu().numpy()
-    launched = Launched(fetched, programs, kept, scalars, 1, count_high=tied)
+    launched = Launched(out[: results.rows_at].cpu().numpy(), results, kept, scalars, 1, count_high=tied)
     if launched.is_odd() or launched.has_overflowed():
         return None
-    return settle_unseen(launched, fetched[start:], count, tied)
+    return settle_unseen(launched, count, tied)
 
 
-def settle_unseen(
-    launched: Launched, fetched: npt.NDArray[np.int64], count: int, tied: bool
-) -> tuple[list[Bracket], Scan] | None:
+@lru_cache(maxsize=64)
+def _place_ranks(ranks: tuple[Sequence[int], ...], count: int, size: int) -> tuple[list[int], int]:
+    """Between which ranks of a sample the wanted ones lie, and how many errors that means to keep."""
+    spots = [spot for group in ranks for spot in sample_ranks(group, count, size)]
+    return spots, int(1.25 * sum(count * (spots[i + 1] - spots[i] + 2) / size for i in (0, 2, 4)))
+
+
+def settle_unseen(launched: Launched, count: int, tied: bool) -> tuple[list[Bracket], Scan] | None:
     """Brackets and scan from what the first pass brought back; a bracket that settles nothing is made empty."""
-    ends = fetched[:N_SCALARS].view(np.float64)
-    brackets = []
-    for k in range(3):
-        low, high, keep_end = (float(ends[i]) for i in (2 + 2 * k, 3 + 2 * k, 8 + k))
-        guessed = (keep_end == low) == tied
-        brackets.append(Bracket(low, high, 1, 0 if tied else 1) if guessed else EMPTY_BRACKET)
-    scan = launched.total(count, brackets)
+    words = launched.fetched[:VALUES_AT].tolist()
+    ends = launched.fetched[SCALARS_AT:SEEN_AT].view(np.float64).tolist()
+    brackets = [Bracket(ends[2 + 2 * k], ends[3 + 2 * k], 1, 0 if tied else 1) for k in range(3)]
+    scan = launched.total(count, brackets, [_take_ready(launched, words, k) for k in range(3)])
     if sum_overflowed(scan.sum_abs, scan.max_abs) or sum_overflowed(scan.sum_rel, scan.max_rel):
         return None
-    caught = list(scan.caught)
-    for k, bracket in enumerate(brackets):
-        seen = int(fetched[SEEN_AT:EXTREMES_AT].view(np.int32)[k])
-        largest, least = int(fetched[EXTREMES_AT + 2 * k]), NO_INDEX - int(fetched[EXTREMES_AT + 2 * k + 1])
-        if bracket is EMPTY_BRACKET:
-            # Its counts are of the ends the kernel used; of infinity nothing is known.
-            caught[k] = Caught(0, 0, np.empty(0))
-            brackets[k] = Bracket(0.0, 0.0)
-        elif bracket.capacity and (seen <= READY or least == largest):
-            first = int(fetched[BINS_AT:SEEN_AT].view(np.int32)[2 * k])
-            values = fetched[VALUES_AT + k * READY :][: min(seen, READY)].view(np.float64)
-            if seen > READY:  # all of them tied
-                values = np.broadcast_to(values[0], seen)
-            ready = int(caught[k].values.bins[:first].sum()), values
-            caught[k] = replace(caught[k], values=replace(caught[k].values, ready=ready))
-    return brackets, replace(scan, caught=tuple(caught))
+    missed = [k for k in range(3) if (ends[8 + k] == brackets[k].low) != tied]
+    if missed:  # the guess was wrong: what the kernel counted is not what these brackets stand for
+        caught = list(scan.caught)
+        for k in missed:
+            brackets[k], caught[k] = Bracket(0.0, 0.0), Caught(0, 0, NO_VALUES)
+        scan = replace(scan, caught=tuple(caught))
+    return brackets, scan
+
+
+def _take_ready(launched: Launched, words: Sequence[int], k: int) -> Ready | None:
+    """What came along of the values around bracket k's ranks, if all of them did."""
+    seen = words[SEEN_AT + k]
+    least, largest = NO_INDEX - words[EXTREMES_AT + 2 * k + 1], words[EXTREMES_AT + 2 * k]
+    if seen > READY and least != largest:
+        return None
+    values = launched.fetched[VALUES_AT + k * READY :][: min(seen, READY)].view(np.float64)
+    if seen > READY:  # all of them tied
+        values = np.broadcast_to(values[0], seen)
+    return words[PICKS_AT + 4 * k + 2], values
 
 
 def draw_sample(aligned: Aligned, *, high_words: bool = False) -> torch.Tensor:
@@ -177,8 +187,8 @@ def draw_sample(aligned: Aligned, *, high_words: bool = False) -> torch.Tensor:
         actual, expected = actual[index], expected[index]
     errors = torch.empty(size, dtype=torch.int32 if high_words else torch.float64, device=actual.device)
     with on_device(actual.device):
-        sample_kernel[(triton.cdiv(size, path_triton.BLOCK),)](
-            actual, expected, actual.numel(), errors, size,
+        launch(
+            sample_kernel, triton.cdiv(size, path_triton.BLOCK), actual, expected, actual.numel(), errors, size,
             KIND_A=KIND[aligned.operands[0].format.name], KIND_E=KIND[aligned.operands[1].format.name],
             HIGH_WORDS=high_words, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
         )  # fmt: skip
@@ -191,20 +201,21 @@ def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[floa
         return select_on_host([(np.asarray(values), ranks) for values, ranks in requests])
     if all(_is_ready(values, ranks) for values, ranks in requests):
         return select_on_host([(v.ready[1], [rank - v.ready[0] for rank in ranks]) for v, ranks in requests])
-    wanted = np.tile(np.array([1, 0], np.int32), (3, 1))  # first and last bin; none by default
+    picks = np.tile(np.array([1, 0, 0, 0]), (3, 1))  # first and last bin; none by default
     before, sizes = [0, 0, 0], [0, 0, 0]
     for values, ranks in requests:
-        ends = np.cumsum(values.bins)
-        wanted[values.number] = np.searchsorted(ends, [ranks[0], ranks[-1]], side="right")
-        first, last = wanted[values.number]
+        ends = np.cumsum(values.bins.cpu().numpy())
+        picks[values.number, :2] = np.searchsorted(ends, [ranks[0], ranks[-1]], side="right")
+        first, last = picks[values.number, :2]
         before[values.number] = int(ends[first - 1]) if first else 0
         sizes[values.number] = int(ends[last]) - before[values.number]
     slots, device, room = requests[0][0].slots, requests[0][0].slots.device, max(sizes)
     found = torch.empty((3, room), dtype=torch.float64, device=device)
     with on_device(device):
-        bin_values_kernel[(triton.cdiv(slots.numel(), path_triton.BLOCK),)](
-            slots, slots.numel(), requests[0][0].scalars, torch.from_numpy(wanted).to(device),
-            torch.zeros(3, dtype=torch.int32, device=device), torch.zeros(6, dtype=torch.int64, device=device),
+        launch(
+            bin_values_kernel, triton.cdiv(slots.numel(), path_triton.BLOCK),
+            slots, slots.numel(), requests[0][0].scalars, torch.from_numpy(picks).to(device),
+            torch.zeros(3, dtype=torch.int64, device=device), torch.zeros(6, dtype=torch.int64, device=device),
             found, room,
             BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
         )  # fmt: skip

@@ -77,7 +77,7 @@ def read_kernel(
     s_ptr,
     count,
     scalars_ptr,  # float64: constant, per_magnitude, per_ulp, per_scale, overflow threshold
-    out_ptr,  # int64 [6, programs]
+    out_ptr,  # int64: room for six totals, then [6, programs]
     KIND_A: tl.constexpr,
     KIND_E: tl.constexpr,
     KIND_S: tl.constexpr,
@@ -150,13 +150,32 @@ def read_kernel(
         worst = tl.where(better, size, worst)
         worst_turn = tl.where(better, turn, worst_turn)
     top = tl.max(worst)
-    out_ptr += pid
+    out_ptr += 6 + pid
     tl.store(out_ptr, top.to(tl.int64, bitcast=True))
     tl.store(out_ptr + programs, tl.min(tl.where(worst == top, lanes + worst_turn * step, MAGNITUDE)))
     tl.store(out_ptr + 2 * programs, tl.sum(signed_sum).to(tl.int64, bitcast=True))
     tl.store(out_ptr + 3 * programs, tl.sum(infinite.to(tl.int64)))
     tl.store(out_ptr + 4 * programs, tl.min(bad_at))
     tl.store(out_ptr + 5 * programs, tl.max(odd).to(tl.int64))
+
+
+@triton.jit
+def total_reading_kernel(out_ptr, programs, PROGRAMS: tl.constexpr):
+    """read_kernel's rows put together, in one program."""
+    rows_ptr = out_ptr + 6
+    at = tl.arange(0, PROGRAMS)
+    there = at < programs
+    worst = tl.load(rows_ptr + at, mask=there, other=0).to(tl.float64, bitcast=True)
+    worst = tl.where(there, worst, -1.0)
+    top = tl.max(worst)
+    tl.store(out_ptr, top.to(tl.int64, bitcast=True))
+    index = tl.load(rows_ptr + programs + at, mask=there, other=0)
+    tl.store(out_ptr + 1, tl.min(tl.where(there & (worst == top), index, MAGNITUDE)))
+    signed_sum = tl.load(rows_ptr + 2 * programs + at, mask=there, other=0).to(tl.float64, bitcast=True)
+    tl.store(out_ptr + 2, tl.sum(signed_sum).to(tl.int64, bitcast=True))
+    tl.store(out_ptr + 3, tl.sum(tl.load(rows_ptr + 3 * programs + at, mask=there, other=0)))
+    tl.store(out_ptr + 4, tl.min(tl.load(rows_ptr + 4 * programs + at, mask=there, other=MAGNITUDE)))
+    tl.store(out_ptr + 5, tl.max(tl.load(rows_ptr + 5 * programs + at, mask=there, other=0)))
 
 
 @triton.jit

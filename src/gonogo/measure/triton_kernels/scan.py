@@ -25,9 +25,7 @@ from gonogo.measure.triton_kernels.numbers import (
 def ulp_distance(a_key, e_key, width: tl.constexpr):
     """Distance between keys as an unsigned integer."""
     distance = tl.maximum(a_key, e_key) - tl.minimum(a_key, e_key)
-    if width == 64:
-        return distance.to(tl.uint64, bitcast=True)
-    return distance.to(tl.uint32, bitcast=True)
+    return distance.to(tl.uint64 if width == 64 else tl.uint32, bitcast=True)
 
 
 @triton.jit
@@ -36,7 +34,7 @@ def saturates_at(actual, expected, a_key, e_key, overflow: tl.constexpr, has_inf
     nan = (actual != actual) | (expected != expected)
     beyond = (a_key >= overflow) | (a_key <= -overflow) | (e_key >= overflow) | (e_key <= -overflow)
     if has_infinity:
-        return nan | (beyond & (a_key != e_key))
+        beyond &= a_key != e_key
     return nan | beyond
 
 
@@ -102,8 +100,8 @@ def scan_kernel(
     e_ptr,
     count,
     scalars_ptr,  # float64: atol, largest; low and high of three brackets; up to where each keeps
-    out_ptr,  # int64 [15, programs]
-    seen_ptr,  # int32 [programs, 2], zeroed: how many errors fell inside
+    out_ptr,  # int64, zeroed: from rows_at on [16, programs], the last row how many errors fell inside
+    rows_at,
     values_ptr,  # float64 [programs, room], filled with +inf
     stride,
     room,
@@ -150,7 +148,8 @@ def scan_kernel(
     below_high2 = tl.zeros([LANES], tl.int32)
     lanes = tl.arange(0, LANES)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
     BOUNDED: tl.constexpr = KIND_A != F64 and KIND_E != F64 and not INTERPRETED
-    seen_at = seen_ptr + 2 * pid + tl.zeros([LANES, VECTOR], tl.int32)
+    out_ptr += rows_at + pid
+    seen_at = out_ptr + 15 * programs + tl.zeros([LANES, VECTOR], tl.int32)
     values_at = values_ptr + pid.to(tl.int64) * room + tl.zeros([LANES, VECTOR], tl.int32)
     for start in range(pid.to(tl.int64) * BLOCK, count, programs.to(tl.int64) * BLOCK):
         at = start + lanes
@@ -210,7 +209,6 @@ def scan_kernel(
             inside |= is_inside(error, low1, keep1, COARSE)
             inside |= is_inside(error, low2, keep2, COARSE)
             keep_inside(inside & valid, error, seen_at, values_at, stride, room, INTERPRETED)
-    out_ptr += pid
     tl.store(out_ptr, tl.sum(exceeding.to(tl.int64)))  # rows as path_triton reads them
     tl.store(out_ptr + programs, tl.max(max_abs).to(tl.int64, bitcast=True))
     tl.store(out_ptr + 2 * programs, tl.sum(sum_abs).to(tl.int64, bitcast=True))

@@ -105,26 +105,57 @@ def place_kernel(words_ptr, size, first0, last0, first1, last1, first2, last2, g
 
 
 @triton.jit
-def pick_kernel(
-    rows_ptr,
+def load_row(rows_ptr, row, programs, PROGRAMS: tl.constexpr):
+    """One number per program; 0 past the last."""
+    at = tl.arange(0, PROGRAMS)
+    return tl.load(rows_ptr + row * programs + at, mask=at < programs, other=0)
+
+
+@triton.jit
+def total_scan_kernel(
+    out_ptr,
+    rows_at,
     programs,
     padding,
     scalars_ptr,
     ranks_ptr,
-    counts_ptr,
     bins_ptr,
+    KEEP: tl.constexpr,
+    PICK: tl.constexpr,
+    PICKS_AT: tl.constexpr,
     BINS: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
-    """The bins in which each bracket's wanted ranks lie, given how many errors are below it."""
-    k = tl.program_id(0)
-    at = tl.arange(0, PROGRAMS)
-    below = tl.sum(tl.load(rows_ptr + (9 + k) * programs + at, mask=at < programs, other=0))
-    below -= tl.where(tl.load(scalars_ptr + 2 + 2 * k) > 0, padding, 0)
-    ends = tl.cumsum(tl.load(counts_ptr + k * BINS + tl.arange(0, BINS)), axis=0).to(tl.int64)
-    for i in tl.static_range(2):
-        rank = tl.load(ranks_ptr + 2 * k + i).to(tl.int64) - below
-        tl.store(bins_ptr + 2 * k + i, tl.sum((ends <= rank).to(tl.int32)))
+    """The programs' rows added up, in one program; and per bracket, the bins in which its wanted ranks lie."""
+    rows_ptr = out_ptr + rows_at
+    for row in tl.static_range(15):
+        values = load_row(rows_ptr, row, programs, PROGRAMS)
+        if row == 1 or row == 4:
+            total = tl.max(values.to(tl.float64, bitcast=True)).to(tl.int64, bitcast=True)
+        elif row == 2 or row == 5 or row == 7:
+            total = tl.sum(values.to(tl.float64, bitcast=True)).to(tl.int64, bitcast=True)
+        elif row == 6:
+            total = tl.max(values.to(tl.uint64, bitcast=True)).to(tl.int64, bitcast=True)
+        elif row == 8:
+            total = tl.max(values)
+        else:
+            total = tl.sum(values)
+        tl.store(out_ptr + row, total)
+    if KEEP:
+        tl.store(out_ptr + 15, tl.max(load_row(rows_ptr, 15, programs, PROGRAMS)))
+        for k in tl.static_range(3):
+            ends = tl.cumsum(tl.load(bins_ptr + k * BINS + tl.arange(0, BINS)), axis=0).to(tl.int64)
+            picks_ptr = out_ptr + PICKS_AT + 4 * k
+            tl.store(picks_ptr + 3, tl.max(ends))
+            if PICK:
+                below = tl.sum(load_row(rows_ptr, 9 + k, programs, PROGRAMS))
+                below -= tl.where(tl.load(scalars_ptr + 2 + 2 * k) > 0, padding, 0)
+                for i in tl.static_range(2):
+                    rank = tl.load(ranks_ptr + 2 * k + i).to(tl.int64) - below
+                    before = ends <= rank
+                    tl.store(picks_ptr + i, tl.sum(before.to(tl.int64)))
+                    if i == 0:
+                        tl.store(picks_ptr + 2, tl.max(tl.where(before, ends, 0)))
 
 
 @triton.jit
@@ -150,7 +181,7 @@ def bin_values_kernel(
     values_ptr,
     slots,
     scalars_ptr,
-    bins_ptr,
+    picks_ptr,  # int64 [3, 4]: first and last bin of each bracket
     seen_ptr,
     extremes_ptr,
     out_ptr,
@@ -166,8 +197,9 @@ def bin_values_kernel(
     value = tl.load(values_ptr + at, mask=at < slots, other=INF)
     for k in tl.static_range(3):
         place = bin_of(value, tl.load(scalars_ptr + 2 + 2 * k), tl.load(scalars_ptr + 3 + 2 * k), BINS)
-        wanted = (place >= tl.load(bins_ptr + 2 * k)) & (place <= tl.load(bins_ptr + 2 * k + 1))
-        slot = tl.atomic_add(seen_ptr + k + tl.zeros_like(place), 1, mask=wanted, sem="relaxed")
+        wanted = (place >= tl.load(picks_ptr + 4 * k)) & (place <= tl.load(picks_ptr + 4 * k + 1))
+        one = tl.full(place.shape, 1, tl.int64)
+        slot = tl.atomic_add(seen_ptr + k + tl.zeros_like(place), one, mask=wanted, sem="relaxed")
         tl.store(out_ptr + k * room + slot, value, mask=wanted & (slot < room))
         word = value.to(tl.int64, bitcast=True)
         tl.atomic_max(extremes_ptr + 2 * k, tl.max(tl.where(wanted, word, 0)))
