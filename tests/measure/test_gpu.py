@@ -9,6 +9,7 @@ from test_paths import SHAPES_OF_ERROR, assert_paths_agree, make_pair, smooth
 import gonogo
 from gonogo.errors import DeviceMismatch
 from gonogo.formats import FORMATS
+from gonogo.measure.gauges import gauge_names
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -30,11 +31,10 @@ def test_measure(name: str, same: bool, make) -> None:
     assert_paths_agree(gonogo.measure(actual, expected, atol=1e-3), found)
 
 
-@pytest.mark.parametrize(
-    "gauge", ["absolute", "magnitude", "ulp", "bound", gonogo.gauge("policy", atol=1e-3, rtol=1e-2)], ids=str
-)
+@pytest.mark.parametrize("gauge_name", gauge_names())
 @pytest.mark.parametrize("name", FORMATS)
-def test_read(name: str, gauge: str) -> None:
+def test_read(name: str, gauge_name: str) -> None:
+    gauge = gonogo.gauge(gauge_name, **({"atol": 1e-3, "rtol": 1e-2} if gauge_name == "policy" else {}))
     actual, expected = make_pair(smooth, name, same=False, n=N)
     scale = np.abs(expected)
     host = gonogo.read(actual, expected, gauge=gauge, scale=scale)

@@ -18,11 +18,11 @@ _compiled: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
 
 def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
-    """`kernel[(programs,)](*args, **options)`: a tensor first; constants and Triton's options by name."""
+    """`kernel[(programs,)](*args, **options)`: a tensor first; constants and options by name, in one order."""
     if not _DIRECT or not args[0].is_cuda:
         kernel[(programs,)](*args, **options)
         return
-    key = (kernel, torch.cuda.current_device(), *map(_trait, args), *options.items())
+    key = (kernel, args[0].get_device(), *map(_trait, args), *options.values())
     known = _compiled.get(key)
     if known is None:
         compiled = kernel[(programs,)](*args, **options)

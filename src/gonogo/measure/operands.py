@@ -182,7 +182,7 @@ class Aligned:
 
     def flat(self) -> tuple[Bits, ...]:
         """The operands as flat arrays over the same memory; only if `contiguous`."""
-        return tuple(x.bits.reshape(-1) for x in self.operands)
+        return tuple(x.bits if x.bits.ndim == 1 else x.bits.reshape(-1) for x in self.operands)
 
     def pieces(self) -> Iterator[tuple[int, tuple[Bits, ...]]]:
         """(flat index of its first element, flat contiguous arrays), piece by piece in flat order."""

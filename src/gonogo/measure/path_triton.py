@@ -127,8 +127,9 @@ def _launch_scan(
     keep_ends = [b.high if b.capacity else b.low for b in brackets]
     scalars = make_scalars((atol, pair.actual_format.largest, *ends, *keep_ends), device)
     coarse = all(coarsen(b.low, keep) == (b.low, keep) for b, keep in zip(brackets, keep_ends, strict=True))
-    results = make_results(pair, HEAD)
-    kept = make_slots(sum(b.capacity for b in brackets), results.programs, device)
+    capacity = sum(b.capacity for b in brackets)
+    results = make_results(pair, HEAD, keeps=capacity > 0)
+    kept = make_slots(capacity, results.programs, device)
     stride = max(b.stride for b in brackets)
     with on_device(device):
         enqueue_scan(
@@ -139,7 +140,7 @@ def _launch_scan(
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """One zeroed buffer for all a pass finds. Kernels get it whole: a slice costs the host half a launch."""
+    """One buffer for all a pass finds. Kernels get it whole: a slice costs the host half a launch."""
 
     programs: int
     out: torch.Tensor
@@ -152,11 +153,12 @@ class Results:
         return self.out[self.rows_at + N_ROWS * self.programs :].view(torch.int32)
 
 
-def make_results(pair: Pair, fetched: int) -> Results:
-    """Room for a pass over `pair`, of which `fetched` words go to the host."""
+def make_results(pair: Pair, fetched: int, *, keeps: bool) -> Results:
+    """Room for a pass over `pair`, of which `fetched` words go to the host; zeroed where brackets keep."""
     programs = count_programs(pair.actual, BLOCK, PROGRAMS_PER_SM)
     size = fetched + N_ROWS * programs + 3 * BINS // 2
-    return Results(programs, torch.zeros(size, dtype=torch.int64, device=pair.actual.device), fetched)
+    make = torch.zeros if keeps else torch.empty
+    return Results(programs, make(size, dtype=torch.int64, device=pair.actual.device), fetched)
 
 
 def enqueue_scan(
@@ -182,7 +184,7 @@ def enqueue_scan(
         KEEP=kept.numel() > 0, HAS_ATOL=has_atol, BLOCK=BLOCK, VECTOR=VECTOR,
         INTERPRETED=pair.actual.device.type != "cuda", num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip
-    bins = results.bins
+    bins = results.bins if kept.numel() else results.out
     if kept.numel():
         launch(
             histogram_kernel, triton.cdiv(kept.numel(), BLOCK), kept, kept.numel(), scalars, bins,
@@ -218,7 +220,9 @@ class Launched:
 
     def has_overflowed(self) -> bool:
         """Whether more fell inside than a program could keep."""
-        return bool(self.fetched[15] > self.kept.numel() // self.results.programs * self.stride)
+        return self.kept.numel() > 0 and bool(
+            self.fetched[15] > self.kept.numel() // self.results.programs * self.stride
+        )
 
     def total(
         self, count: int, brackets: Sequence[Bracket], ready: Sequence[Ready | None] = (None, None, None)
@@ -241,7 +245,7 @@ class Launched:
 
     def _catch(self, k: int, bracket: Bracket, whole: list[int], padding: int, ready: Ready | None) -> Caught:
         low = whole[9 + k] - (padding if bracket.low > 0 else 0)
-        count = int(self.fetched[PICKS_AT + 4 * k + 3])
+        count = int(self.fetched[PICKS_AT + 4 * k + 3]) if self.kept.numel() else 0
         high = whole[12 + k] - (padding if bracket.high > 0 else 0) if self.count_high else low + count
         values: Any = NO_VALUES
         if bracket.capacity:

@@ -102,7 +102,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     if count < size or (expect > 3 * CAPACITY and not tied):
         return None
     device = pair.actual.device
-    results = make_results(pair, VALUES_AT + (0 if tied else 3 * READY))
+    results = make_results(pair, VALUES_AT + (0 if tied else 3 * READY), keeps=not tied)
     out = results.out
     scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
     given = make_scalars((atol, actual.format.largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
@@ -153,7 +153,8 @@ def settle_unseen(launched: Launched, count: int, tied: bool) -> tuple[list[Brac
     words = launched.fetched[:VALUES_AT].tolist()
     ends = launched.fetched[SCALARS_AT:SEEN_AT].view(np.float64).tolist()
     brackets = [Bracket(ends[2 + 2 * k], ends[3 + 2 * k], 1, 0 if tied else 1) for k in range(3)]
-    scan = launched.total(count, brackets, [_take_ready(launched, words, k) for k in range(3)])
+    ready = [None if tied else _take_ready(launched, words, k) for k in range(3)]
+    scan = launched.total(count, brackets, ready)
     if sum_overflowed(scan.sum_abs, scan.max_abs) or sum_overflowed(scan.sum_rel, scan.max_rel):
         return None
     missed = [k for k in range(3) if (ends[8 + k] == brackets[k].low) != tied]

@@ -100,7 +100,7 @@ def scan_kernel(
     e_ptr,
     count,
     scalars_ptr,  # float64: atol, largest; low and high of three brackets; up to where each keeps
-    out_ptr,  # int64, zeroed: from rows_at on [16, programs], the last row how many errors fell inside
+    out_ptr,  # int64: from rows_at on [16, programs]; the last row, zeroed, how many errors fell inside
     rows_at,
     values_ptr,  # float64 [programs, room], filled with +inf
     stride,
