@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import platform
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from timing import time_side_by_side
 
 from gonogo.measure.running_error import error_scale
 
@@ -26,16 +25,16 @@ class Workload:
 
 @dataclass(frozen=True)
 class Row:
-    """Medians of one workload, in seconds."""
+    """Medians of one workload."""
 
     name: str
-    reference_s: float
-    error_scale_s: float
+    reference_ms: float
+    error_scale_ms: float
 
     @property
     def ratio(self) -> float:
         """How many references one error_scale costs."""
-        return self.error_scale_s / self.reference_s
+        return self.error_scale_ms / self.reference_ms
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
@@ -68,31 +67,17 @@ def make_workloads(device: str) -> list[Workload]:
     ]
 
 
-def measure_seconds(call: Callable[[], object], device: str) -> float:
-    """Wall time of one call; on a GPU between two events, after the queue has drained."""
-    if device == "cpu":
-        started = time.perf_counter()
-        call()
-        return time.perf_counter() - started
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda.synchronize()
-    begin.record()
-    call()
-    end.record()
-    torch.cuda.synchronize()
-    return begin.elapsed_time(end) / 1000
-
-
 def measure_row(workload: Workload, *, device: str, repeats: int) -> Row:
-    """Medians over interleaved calls, so that a slow spell of the machine hits both alike."""
-    plain, scaled = [], []
-    for turn in range(repeats + 1):
-        once_plain = measure_seconds(lambda: workload.reference(*workload.inputs), device)
-        once_scaled = measure_seconds(lambda: error_scale(workload.reference, workload.inputs), device)
-        if turn:  # the first turn warms caches and allocators
-            plain.append(once_plain)
-            scaled.append(once_scaled)
-    return Row(workload.name, statistics.median(plain), statistics.median(scaled))
+    """Medians of both, taken in turn."""
+    times = time_side_by_side(
+        {
+            "reference": lambda: workload.reference(*workload.inputs),
+            "error_scale": lambda: error_scale(workload.reference, workload.inputs),
+        },
+        repeats=repeats,
+        cuda=device != "cpu",
+    )
+    return Row(workload.name, times["reference"], times["error_scale"])
 
 
 def name_machine(device: str) -> str:
@@ -114,8 +99,7 @@ def format_table(rows: list[Row], machine: str, repeats: int) -> str:
         "|---|---|---|---|",
     ]
     lines += [
-        f"| {row.name} | {row.reference_s * 1e3:.1f} | {row.error_scale_s * 1e3:.1f} | {row.ratio:.2f} |"
-        for row in rows
+        f"| {row.name} | {row.reference_ms:.2f} | {row.error_scale_ms:.2f} | {row.ratio:.2f} |" for row in rows
     ]
     return "\n".join(lines) + "\n"
 

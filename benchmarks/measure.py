@@ -1,7 +1,6 @@
 """Time and memory of measure and read → a table of ratios to torch in the same run.
 
-On a machine with a GPU the GPU half is printed, elsewhere the CPU half. Each figure is the median of
-interleaved repeats: the two sides of a ratio see the same state of the machine.
+On a machine with a GPU the GPU half is printed, elsewhere the CPU half.
 """
 
 from __future__ import annotations
@@ -9,40 +8,18 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+from timing import time_side_by_side
 
 import gonogo
 
 HALF_AND_SINGLE = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
-
-
-WARM_UP_S = 1.0
-"""Before the clock counts: caches, compiled kernels and the processor's own clock settle."""
-
-
-def time_side_by_side(jobs: dict[str, Callable[[], object]], repeats: int, cuda: bool) -> dict[str, float]:
-    """Median milliseconds of each job, run in turn."""
-    seen: dict[str, list[float]] = {name: [] for name in jobs}
-    warm = time.perf_counter() + WARM_UP_S
-    while any(len(times) < repeats for times in seen.values()):
-        for name, job in jobs.items():
-            if cuda:
-                torch.cuda.synchronize()
-            start = time.perf_counter()
-            job()
-            if cuda:
-                torch.cuda.synchronize()
-            if start > warm:
-                seen[name].append((time.perf_counter() - start) * 1e3)
-    return {name: statistics.median(times) for name, times in seen.items()}
 
 
 def make_pair(n: int, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

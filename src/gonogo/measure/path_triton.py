@@ -65,13 +65,17 @@ class DeviceValues:
     number: int
     """Which of the brackets."""
     count: int
-    bins: torch.Tensor
-    """How many of its values fall into each of BINS equal parts of the bracket."""
+    results: Results
     ready: Ready | None = None
     """What already came along with the totals."""
 
     def __len__(self) -> int:
         return self.count
+
+    def count_bins(self) -> npt.NDArray[np.int32]:
+        """How many of its values fall into each of BINS equal parts of the bracket."""
+        counts: npt.NDArray[np.int32] = self.results.bins.cpu().numpy()
+        return counts[self.number * BINS : (self.number + 1) * BINS]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[np.float64]:
         values: npt.NDArray[np.float64] = self.slots.cpu().numpy()
@@ -249,8 +253,7 @@ class Launched:
         high = whole[12 + k] - (padding if bracket.high > 0 else 0) if self.count_high else low + count
         values: Any = NO_VALUES
         if bracket.capacity:
-            bins = self.results.bins[k * BINS : (k + 1) * BINS]
-            values = DeviceValues(self.kept, self.scalars, bracket, k, count, bins, ready)
+            values = DeviceValues(self.kept, self.scalars, bracket, k, count, self.results, ready)
         return Caught(low, high, values)
 
 

@@ -62,7 +62,7 @@ CAPACITY = 2**20
 # Where the first pass puts what it finds, in int64 words behind totals and picked bins: the ends of brackets, three
 # numbers of values seen in the bins, three pairs of extremes, and the values.
 SCALARS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = HEAD, HEAD + 11, HEAD + 14, HEAD + 20
-READY = 2048
+READY = 1024
 """Values of wanted bins fetched per bracket along with everything else; a bin holds some 200."""
 
 
@@ -205,7 +205,7 @@ def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[floa
     picks = np.tile(np.array([1, 0, 0, 0]), (3, 1))  # first and last bin; none by default
     before, sizes = [0, 0, 0], [0, 0, 0]
     for values, ranks in requests:
-        ends = np.cumsum(values.bins.cpu().numpy())
+        ends = np.cumsum(values.count_bins())
         picks[values.number, :2] = np.searchsorted(ends, [ranks[0], ranks[-1]], side="right")
         first, last = picks[values.number, :2]
         before[values.number] = int(ends[first - 1]) if first else 0
