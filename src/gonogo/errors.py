@@ -150,3 +150,15 @@ class BadReference(InputError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"reference {problem}")
+
+
+class UnknownOp(InputError):
+    """No folder of that name under gonogo/ops."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(f"unknown op {name!r}; known: {', '.join(known)}. List them with: gonogo ops")
+
+
+class CampaignFailed(GonogoError):
+    """A campaign that cannot go on, through no fault of a kernel."""

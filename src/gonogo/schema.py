@@ -95,6 +95,19 @@ class Contract:
             if name is not None:
                 get_format(name)
 
+    def describe(self) -> str:
+        """In one word: the accumulate format, and whatever differs from the default.
+
+        >>> Contract(products="tf32").describe()
+        'float32+tf32'
+        """
+        words = [self.accumulate]
+        words += [self.products] if self.products != "ieee" else []
+        words += [f"via-{self.intermediate}"] if self.intermediate else []
+        words += [self.summation] if self.summation != "blocked" else []
+        words += [name for name in ("fast_math", "atomics") if getattr(self, name)]
+        return "+".join(words)
+
     def growth(self, length: int) -> float:
         """g(n): how the error of a sum of `length` terms grows, in units of u_c·Σ|terms|."""
         if self.summation == "sequential":

@@ -1,0 +1,45 @@
+"""Names → ops. One folder per op, found by its name: adding one edits no other file.
+
+A folder `ops/<op>/` holds `__init__.py` with `OP = Op(…)`, plain data; `reference.py` with `reference(*inputs)` in
+primitive torch ops; and `torch.py`, `triton.py`, `numpy.py` with one function per kernel, named like it.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from gonogo.errors import InputError, UnknownOp
+from gonogo.ops._op import DTYPES, Framework, Input, Kernel, Op
+
+__all__ = ["DTYPES", "Framework", "Input", "Kernel", "Op", "add_folder", "find_ops", "get_op", "op_names"]
+
+
+def op_names() -> tuple[str, ...]:
+    """Names of all ops, sorted."""
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if m.ispkg and not m.name.startswith("_")))
+
+
+def get_op(name: str) -> Op:
+    """The op called `name`."""
+    if name not in op_names():
+        raise UnknownOp(name, op_names())
+    op = import_module(f"{__name__}.{name}").OP
+    if not isinstance(op, Op) or op.name != name:
+        raise InputError(f"folder ops/{name}: OP must be an Op of that name, not {op!r}")
+    return op
+
+
+def find_ops(names: Sequence[str] = ()) -> list[Op]:
+    """The ops called `names`, or all."""
+    return [get_op(name) for name in names or op_names()]
+
+
+def add_folder(folder: Path) -> None:
+    """Look for ops in `folder`, too, laid out like gonogo/ops."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder of ops")
+    if str(folder) not in __path__:
+        __path__.append(str(folder))

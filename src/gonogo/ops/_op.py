@@ -1,0 +1,130 @@
+"""What an op is: named axes, inputs, a float64 reference and the kernels that implement it; all of it plain data.
+
+Nothing here imports torch or triton: an op can be listed on a machine that has neither.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from gonogo.errors import InputError
+from gonogo.schema import Contract
+
+DTYPES = ("float16", "bfloat16", "float32")
+Framework = Literal["torch", "triton", "numpy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input of an op."""
+
+    name: str
+    axes: str
+    """Names of its axes, as in "rows cols"; empty for a scalar."""
+    kind: Literal["values", "index", "int8", "scale"] = "values"
+    """Numbers of the case's distribution and dtype; integers below `below`; −127 … 127; positive factors."""
+    below: str | None = None
+    """The axis an index points into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One implementation of an op: the function of its name in the folder's module of its framework."""
+
+    name: str
+    framework: Framework
+    role: Literal["control", "faulty"] = "control"
+    """Held to be correct, or carrying a known bug."""
+    contract: Contract = field(default=Contract())
+    in_dtype: bool = False
+    """Whether it accumulates in the dtype of its inputs, whatever that is."""
+    calibrate_against: str | None = None
+    """The control of the same op that a faulty kernel is compared with."""
+    current: Mapping[str, float] = field(default_factory=dict)
+    """Hand-picked atol of the published corpus, by dtype."""
+    dtypes: tuple[str, ...] = DTYPES
+
+    def contract_for(self, dtype: str) -> Contract:
+        """What it promises for inputs of `dtype`."""
+        return replace(self.contract, accumulate=dtype) if self.in_dtype else self.contract
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operator. `name` is also its folder under gonogo/ops."""
+
+    name: str
+    inputs: tuple[Input, ...]
+    output: str
+    """Axes of the output."""
+    sizes: Mapping[str, tuple[int, ...]]
+    """Candidate sizes of every axis; those of the published corpus where it has the op."""
+    kernels: tuple[Kernel, ...]
+    main: str
+    """The axis that the strategies `boundary` and `regular` vary."""
+    reduced: tuple[str, ...] = ()
+    """Axes summed over: the length of its sums is the product of their sizes."""
+    sums_of_products: bool = False
+    """Whether small integers make every intermediate exact, so that the only right answer is the exact one."""
+
+    def __post_init__(self) -> None:
+        used = set(self.axes)
+        if used != set(self.sizes):
+            raise InputError(f"op {self.name}: axes {sorted(used)} but sizes for {sorted(self.sizes)}")
+        for axis in (self.main, *self.reduced, *(i.below for i in self.inputs if i.below)):
+            if axis not in used:
+                raise InputError(f"op {self.name}: axis {axis!r} is none of {sorted(used)}")
+        names = [kernel.name for kernel in self.kernels]
+        if len(set(names)) != len(names):
+            raise InputError(f"op {self.name}: two kernels of one name among {names}")
+        controls = [kernel.name for kernel in self.kernels if kernel.role == "control"]
+        for kernel in self.kernels:
+            if kernel.role == "faulty" and kernel.calibrate_against not in controls:
+                raise InputError(
+                    f"kernel {kernel.name}: calibrate_against is {kernel.calibrate_against!r}, "
+                    f"none of the controls {controls}"
+                )
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """All axes in the order in which inputs and output name them."""
+        named = " ".join([*(i.axes for i in self.inputs), self.output]).split()
+        return tuple(dict.fromkeys(named))
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel called `name`."""
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        raise InputError(f"op {self.name} has no kernel {name!r}; it has {', '.join(k.name for k in self.kernels)}")
+
+    def load_reference(self) -> Callable[..., Any]:
+        """The float64 reference: a function of the inputs, in order, in primitive torch ops."""
+        reference: Callable[..., Any] = import_module(f"gonogo.ops.{self.name}.reference").reference
+        return reference
+
+    def load_kernel(self, name: str) -> Callable[..., Any]:
+        """The function of a kernel: inputs, in order → output. Imports its framework."""
+        module = import_module(f"gonogo.ops.{self.name}.{self.kernel(name).framework}")
+        function: Callable[..., Any] = getattr(module, name)
+        return function
+
+    def describe_kernel(self, name: str) -> str:
+        """First line of the docstring of a kernel: what it does, or its bug and where that shows."""
+        package = import_module(f"gonogo.ops.{self.name}")
+        path = Path(str(package.__file__)).with_name(f"{self.kernel(name).framework}.py")
+        return _read_docstrings(path).get(name, "").partition("\n")[0]
+
+
+@cache
+def _read_docstrings(path: Path) -> dict[str, str]:
+    """Docstrings of a module's functions, read without importing it: its framework may not be there."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {node.name: ast.get_docstring(node) or "" for node in functions}
