@@ -1,0 +1,26 @@
+"""op, dtype, number, seed → cases → inputs: shapes and values, the same on every machine."""
+
+from __future__ import annotations
+
+from gonogo.cases._case import DTYPE_CODES, LAYOUTS, Case, parse_case
+from gonogo.cases.inputs import make_inputs
+from gonogo.cases.plan import plan_case
+from gonogo.cases.shapes import INTERPRETER, NO_LIMIT, STRATEGIES, SizeLimit
+from gonogo.cases.values import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE
+
+__all__ = [
+    "DISTRIBUTIONS",
+    "DTYPE_CODES",
+    "EXACT",
+    "FINITE",
+    "INTERPRETER",
+    "LAYOUTS",
+    "NON_FINITE",
+    "NO_LIMIT",
+    "STRATEGIES",
+    "Case",
+    "SizeLimit",
+    "make_inputs",
+    "parse_case",
+    "plan_case",
+]
