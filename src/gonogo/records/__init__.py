@@ -1,0 +1,19 @@
+"""Records ↔ Parquet: one row per kernel and case, a directory per run."""
+
+from __future__ import annotations
+
+from gonogo.records.run_directory import Row, RunDirectory, read_description, read_done, read_run
+from gonogo.records.schema import MEASURED, OUTCOMES, SCHEMA_VERSION, make_schema, policy_column
+
+__all__ = [
+    "MEASURED",
+    "OUTCOMES",
+    "SCHEMA_VERSION",
+    "Row",
+    "RunDirectory",
+    "make_schema",
+    "policy_column",
+    "read_description",
+    "read_done",
+    "read_run",
+]

@@ -1,0 +1,145 @@
+"""Rows ↔ a run directory: `run.json`, parts in Parquet, and a journal of what no part holds yet.
+
+A case's rows reach the journal in one write, so that a killed campaign loses only cases in flight. A full journal
+becomes a part: written beside, renamed, and only then forgotten. In between a row may stand twice; readers keep the
+first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gonogo.errors import InputError
+from gonogo.records.schema import SCHEMA_VERSION, check_version, make_schema
+
+Row = dict[str, Any]
+PART_ROWS = 20_000
+RUN_FILE, JOURNAL = "run.json", "journal.jsonl"
+
+
+class RunDirectory:
+    """A run being written."""
+
+    def __init__(self, folder: Path, description: dict[str, Any], *, part_rows: int = PART_ROWS) -> None:
+        self.folder = folder
+        self.part_rows = part_rows
+        self._schema = make_schema()
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(
+            folder / RUN_FILE,
+            json.dumps({"schema": SCHEMA_VERSION} | description, indent=1, sort_keys=True).encode() + b"\n",
+        )
+        self._rows = list(_read_journal(folder))
+        # A line cut short by a kill must not be glued to the next.
+        self._rewrite_journal()
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Keep the rows of one case."""
+        self._journal.write("".join([json.dumps(list(rows)), "\n"]).encode())
+        self._journal.flush()
+        self._rows.extend(rows)
+        if len(self._rows) >= self.part_rows:
+            self._write_part()
+
+    def close(self) -> None:
+        """Turn what is left into a part."""
+        if self._rows:
+            self._write_part()
+        self._journal.close()
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+
+    def _rewrite_journal(self) -> None:
+        write_atomically(self.folder / JOURNAL, b"".join(json.dumps([row]).encode() + b"\n" for row in self._rows))
+        self._journal = (self.folder / JOURNAL).open("ab")
+
+    def _write_part(self) -> None:
+        columns = {name: [row.get(name) for row in self._rows] for name in self._schema.names}
+        table = pa.table(columns, schema=self._schema)
+        path = self.folder / f"part-{len(_parts(self.folder)):05d}.parquet"
+        partial = path.with_suffix(".partial")
+        floats = [field.name for field in self._schema if pa.types.is_floating(field.type)]
+        pq.write_table(
+            table, partial, compression="zstd", compression_level=9, use_byte_stream_split=floats,
+            use_dictionary=[field.name for field in self._schema if pa.types.is_string(field.type)],
+        )  # fmt: skip
+        partial.replace(path)
+        self._journal.close()
+        self._rows = []
+        self._rewrite_journal()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Either the old file or the new one, never half of it."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What run.json says: environment, seed and plan."""
+    path = folder / RUN_FILE
+    try:
+        description = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no run directory: it has no {RUN_FILE}") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not readable as JSON: {error}") from None
+    check_version(description.get("schema"), path)
+    assert isinstance(description, dict)
+    return description
+
+
+def read_run(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of a run, each once, in the order of its plan; of `columns` only, if given."""
+    read_description(folder)
+    schema = make_schema()
+    tables = []
+    for part in _parts(folder):
+        check_version((pq.read_schema(part).metadata or {}).get(b"gonogo_schema", b"?").decode(), part)
+        tables.append(pq.read_table(part).cast(schema))
+    journal = list(_read_journal(folder))
+    if journal:
+        tables.append(pa.table({name: [row.get(name) for row in journal] for name in schema.names}, schema=schema))
+    table = pa.concat_tables(tables) if tables else schema.empty_table()
+    table = _keep_first(table).sort_by([("number", "ascending")])
+    return table.select(list(columns)) if columns is not None else table
+
+
+def read_done(folder: Path) -> set[tuple[int, str]]:
+    """(number of the case, kernel) of every row of a run."""
+    table = read_run(folder, ["number", "kernel"])
+    return set(zip(table["number"].to_pylist(), table["kernel"].to_pylist(), strict=True))
+
+
+def _keep_first(table: pa.Table) -> pa.Table:
+    keys = pc.binary_join_element_wise(table["case"], table["kernel"], "|")
+    counted = pa.table({"key": keys, "row": pa.array(range(table.num_rows), pa.int64())})
+    first = counted.group_by("key").aggregate([("row", "min")])["row_min"]
+    return table if len(first) == table.num_rows else table.take(first)
+
+
+def _parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("part-*.parquet"))
+
+
+def _read_journal(folder: Path) -> Iterator[Row]:
+    path = folder / JOURNAL
+    if not path.exists():
+        return
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                yield from json.loads(line)
+            except json.JSONDecodeError:  # the write a kill cut short
+                return
