@@ -1,0 +1,105 @@
+"""Plan → isolated workers → records in a run directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gonogo.campaign.environment import describe_environment
+from gonogo.campaign.plan import Plan
+from gonogo.campaign.pool import Limits, Pool
+from gonogo.errors import InputError
+from gonogo.records import RunDirectory, read_description, read_done
+
+__all__ = ["Limits", "Plan", "Progress", "find_device", "resume_campaign", "run_campaign"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a campaign is."""
+
+    rows: int
+    total: int
+    outcomes: dict[str, int]
+    """How often each outcome was seen in this session of it."""
+
+
+Report = Callable[[Progress], None]
+
+
+def find_device(name: str) -> str:
+    """`auto` → cuda where there is a GPU, else cpu; anything else is checked."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise InputError(f"unknown device {name!r}; known: auto, cpu, cuda")
+    if name == "cpu":
+        return name
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if name == "cuda":
+        raise InputError("device cuda: torch sees no CUDA device on this machine")
+    return "cpu"
+
+
+def run_campaign(
+    plan: Plan,
+    folder: Path,
+    *,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    report: Report | None = None,
+) -> Progress:
+    """Run a plan from the start into a new run directory."""
+    if (folder / "run.json").exists():
+        raise InputError(f"{folder} already holds a run; go on with it by --resume, or choose another directory")
+    return _run(plan, folder, set(), limits or Limits(), workers, report)
+
+
+def resume_campaign(
+    folder: Path, *, limits: Limits | None = None, workers: int | None = None, report: Report | None = None
+) -> Progress:
+    """Complete the plan of a run that was cut off."""
+    plan = Plan.from_dict(read_description(folder)["plan"])
+    return _run(plan, folder, read_done(folder), limits or Limits(), workers, report)
+
+
+def _run(
+    plan: Plan, folder: Path, done: set[tuple[int, str]], limits: Limits, workers: int | None, report: Report | None
+) -> Progress:
+    # Read when a Triton kernel is decorated: must stand in the environment before any worker imports one.
+    if plan.device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+    else:
+        os.environ.pop("TRITON_INTERPRET", None)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # its default changes between versions
+    description: dict[str, Any] = {"plan": plan.to_dict(), "environment": describe_environment(plan.device)}
+    try:
+        directory = RunDirectory(folder, description)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror}") from None
+    total, rows_done, outcomes = plan.count_rows(), len(done), dict[str, int]()
+    pool = Pool(workers or count_workers(plan.device), limits, plan.ops_folders)
+    progress = Progress(rows_done, total, outcomes)
+    try:
+        for rows in pool.run(plan.jobs(done)):
+            directory.append(rows)
+            rows_done += len(rows)
+            for row in rows:
+                outcomes[row["outcome"]] = outcomes.get(row["outcome"], 0) + 1
+            progress = Progress(rows_done, total, outcomes)
+            if report is not None:
+                report(progress)
+    finally:
+        pool.close()
+        directory.close()
+    return progress
+
+
+def count_workers(device: str) -> int:
+    """All cores; on a GPU machine one is left for the campaign itself."""
+    cores = os.cpu_count() or 1
+    return cores if device == "cpu" else max(cores - 1, 1)

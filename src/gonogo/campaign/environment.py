@@ -1,0 +1,103 @@
+"""Machine → what a run must tell of it: hardware, versions, and every switch that changes numerics."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from gonogo import __version__
+from gonogo.campaign.worker import FLAGS
+
+SWITCHES = (
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_LAUNCH_BLOCKING",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TRITON_DEFAULT_FP_FUSION",
+    "TRITON_F32_DEFAULT",
+    "TRITON_INTERPRET",
+)
+
+
+def describe_environment(device: str) -> dict[str, Any]:
+    """Facts that JSON can hold."""
+    import torch
+
+    facts: dict[str, Any] = {
+        "gonogo": __version__,
+        "commit": _read_commit(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _read_processor(),
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+        "triton": _read_version("triton"),
+        "numpy": _read_version("numpy"),
+        "device": device,
+        "switches": {name: os.environ.get(name) for name in SWITCHES},
+        "torch_flags": FLAGS,
+    }
+    if device == "cuda":
+        properties = torch.cuda.get_device_properties(0)
+        facts |= {
+            "gpu": properties.name,
+            "gpu_memory": properties.total_memory,
+            "compute_capability": f"{properties.major}.{properties.minor}",
+            "cuda": torch.version.cuda,
+            "driver": _read_driver(),
+        }
+    return facts
+
+
+def _read_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _read_commit() -> str | None:
+    """The commit of a checkout, with a + where files differ from it; None for an installed package."""
+    here = Path(__file__).parent
+    try:
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        ).stdout.strip()
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "--", "."],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return os.environ.get("GONOGO_COMMIT")
+    return commit + ("+" if changed else "")
+
+
+def _read_processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _read_driver() -> str | None:
+    try:
+        words = Path("/proc/driver/nvidia/version").read_text().split()
+    except OSError:
+        return None
+    return next((word for word in words if word[:1].isdigit() and word.count(".") >= 1), None)

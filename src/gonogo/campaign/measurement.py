@@ -1,0 +1,134 @@
+"""An output and what is known of its case → the measured columns of a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from gonogo.formats import get_format
+from gonogo.measure.gauges import gauge
+from gonogo.measure.readings import read
+from gonogo.measure.running_error import error_scale
+from gonogo.measure.stats import measure
+from gonogo.ops import Op
+from gonogo.policies import Twin, read_policies, rmse
+from gonogo.records import Row, policy_column
+from gonogo.schema import Contract
+
+ON_HOST = 2**16
+"""Outputs up to this size are measured in host memory: a dozen readings cost less there than their launches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a case's outputs are held against, for kernels of one contract."""
+
+    expected: torch.Tensor
+    scale: torch.Tensor
+    sequential_scale: torch.Tensor
+    """The same with every sum taken for one long chain."""
+    contract: Contract
+
+    @property
+    def unit_roundoff(self) -> float:
+        """u_c."""
+        return get_format(self.contract.accumulate).unit_roundoff
+
+
+def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract) -> Reference:
+    """Run the float64 reference once and carry both error scales along."""
+    wide = [x.double() if x.is_floating_point() else x for x in inputs]
+    reference = op.load_reference()
+    expected, scale = _run_reference(reference, wide, contract)
+    longest = scale
+    if op.reduced and contract.summation != "sequential":
+        _, longest = _run_reference(reference, wide, replace(contract, summation="sequential"))
+    where = "cpu" if expected.numel() <= ON_HOST else expected.device
+    return Reference(expected.to(where), _forgive(scale).to(where), _forgive(longest).to(where), contract)
+
+
+def _run_reference(
+    reference: Callable[..., Any], inputs: list[torch.Tensor], contract: Contract
+) -> tuple[torch.Tensor, torch.Tensor]:
+    expected, scale = error_scale(reference, inputs, contract=contract)
+    assert isinstance(expected, torch.Tensor)
+    assert isinstance(scale, torch.Tensor)
+    return expected, scale
+
+
+def _forgive(scale: torch.Tensor) -> torch.Tensor:
+    """Where the reference is not finite no scale is defined: agreement there is an outcome of its own."""
+    return scale.nan_to_num(nan=math.inf, posinf=math.inf)
+
+
+def measure_output(
+    op: Op, dtype: str, output: torch.Tensor, reference: Reference, reduced_length: int, atol: float | None,
+    inputs: list[torch.Tensor], twin: Twin | None,
+) -> Row:  # fmt: skip
+    """ErrorStats and every reading."""
+    expected = reference.expected
+    output = output.to(expected.device)
+    bound = gauge("bound", accumulate=reference.contract.accumulate)
+    reading = read(output, expected, gauge=bound, scale=reference.scale)
+    longest = reading
+    if reference.sequential_scale is not reference.scale:
+        longest = read(output, expected, gauge=bound, scale=reference.sequential_scale)
+    row: Row = dict(measure(output, expected, atol=atol).to_dict())
+    row |= {name: read(output, expected, gauge=name).worst for name in ("absolute", "magnitude", "ulp")}
+    row |= {
+        "bound": reading.worst,
+        "bound_at": None if reading.index is None else ",".join(map(str, reading.index)),
+        "bias": reading.bias,
+        "deterministic": longest.worst,
+        "rmse": rmse(output, expected),
+        "v_abft": _read_v_abft(op, output, reference, inputs),
+    }
+    policies = read_policies(output, expected, op=op.name, dtype=dtype, reduced_length=reduced_length, twin=twin)
+    return row | {policy_column(name): value for name, value in policies.items()}
+
+
+def _read_v_abft(op: Op, output: torch.Tensor, reference: Reference, inputs: list[torch.Tensor]) -> float | None:
+    """A variance-based bound on a matrix product: in units of u_c·K/√2·rms(row of a)·rms(column of b)."""
+    if op.name != "matmul":
+        return None
+    a, b = (x.double().to(output.device) for x in inputs)
+    length = a.shape[1]
+    unit = reference.unit_roundoff * length / math.sqrt(2)
+    size = unit * torch.outer(a.square().mean(1).sqrt(), b.square().mean(0).sqrt())
+    error = (output.double() - reference.expected).abs()
+    return worst_ratio(error, size)
+
+
+def worst_ratio(error: torch.Tensor, size: torch.Tensor) -> float:
+    """Largest error / size; no error is 0 of anything, NaN counts as infinite."""
+    if not error.numel():
+        return 0.0
+    ratio = torch.where(error == 0, 0.0, error / size)
+    return float(ratio.nan_to_num(nan=math.inf, posinf=math.inf).max())
+
+
+def compare_outputs(output: torch.Tensor, control: torch.Tensor, reference: Reference, dtype: str) -> Row:
+    """Whether a kernel's bits are its control's, and how far beyond rounding the two are apart."""
+    integer = torch.int16 if output.dtype.itemsize == 2 else torch.int32
+    equal = torch.equal(output.view(integer), control.view(integer))
+    if equal:
+        return {"bits_equal": True, "signal": 0.0}
+    first, second = (x.to(reference.expected.device).double() for x in (output, control))
+    # Agreement on NaN and on infinities is no difference.
+    agree = (first == second) | (first.isnan() & second.isnan())
+    difference = torch.where(agree, 0.0, (first - second).abs())
+    rounding = get_format(dtype).unit_roundoff * reference.expected.abs()
+    size = (rounding + reference.unit_roundoff * reference.scale).nan_to_num(nan=0.0)
+    return {"bits_equal": False, "signal": worst_ratio(difference, size)}
+
+
+def disagrees_on_non_finite(output: torch.Tensor, reference: Reference) -> int:
+    """Elements where one side is NaN or infinite and the other, rounded to the output's dtype, is not the same."""
+    rounded = reference.expected.to(output.dtype)
+    output = output.to(rounded.device)
+    same = (output == rounded) | (output.isnan() & rounded.isnan())
+    return int((~same & ~(output.isfinite() & rounded.isfinite())).sum())

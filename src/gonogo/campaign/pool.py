@@ -1,0 +1,194 @@
+"""Jobs → rows, by worker processes that may crash, hang, exit or eat memory without harm to the rest.
+
+A worker tells which kernel it is about to run. If it dies or must be killed, that kernel gets the outcome and a new
+worker takes up the case behind it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from gonogo.campaign.execute import Job, make_rows
+from gonogo.campaign.worker import work
+from gonogo.errors import CampaignFailed
+from gonogo.records import Row
+
+POLL_S = 0.05
+"""How often time-outs and memory are looked at."""
+START_UP_S = 120.0
+"""What importing torch and reaching a GPU may take on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a kernel may use."""
+
+    timeout_s: float = 60.0
+    """Per kernel and case, compilation included."""
+    memory_bytes: int = 8 * 2**30
+    """Resident memory of a worker."""
+
+
+class Worker:
+    """A process and what it is doing."""
+
+    def __init__(self, context: Any, ops_folders: Sequence[str], gpu_memory_share: float) -> None:
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=work, args=(theirs, list(ops_folders), gpu_memory_share), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.job: Job | None = None
+        self.kernel: str | None = None
+        self.rows: list[Row] = []
+        self.ready = False
+        self.since = time.monotonic()
+
+    @property
+    def resident_bytes(self) -> int:
+        """0 once it is gone."""
+        try:
+            return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (FileNotFoundError, ProcessLookupError, IndexError):
+            return 0
+
+    def start(self, job: Job) -> None:
+        """Hand it a job."""
+        self.job, self.kernel, self.rows, self.since = job, None, [], time.monotonic()
+        self.pipe.send(job)
+
+    def kill(self) -> None:
+        """End it, whatever it is doing."""
+        if self.process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGKILL)
+        self.process.join()
+        self.pipe.close()
+
+
+class Pool:
+    """So many workers, kept alive."""
+
+    def __init__(self, workers: int, limits: Limits, ops_folders: Sequence[str] = ()) -> None:
+        self.limits = limits
+        self.ops_folders = tuple(ops_folders)
+        self.gpu_memory_share = 0.9 / workers
+        self._failed_starts = 0
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["torch", "gonogo.campaign.worker"])
+        self._workers = [self._make_worker() for _ in range(workers)]
+
+    def _make_worker(self) -> Worker:
+        return Worker(self._context, self.ops_folders, self.gpu_memory_share)
+
+    def run(self, jobs: Iterator[Job]) -> Iterator[list[Row]]:
+        """All rows of each case, as cases complete."""
+        halves: list[Job] = []  # what is left of cases whose worker died
+        rows_of: dict[int, list[Row]] = {}
+        ran_dry = False
+        while not ran_dry or halves or any(worker.job for worker in self._workers):
+            for worker in self._workers:
+                if worker.ready and worker.job is None:
+                    job = halves.pop() if halves else next(jobs, None)
+                    ran_dry = job is None
+                    if job is None:
+                        break
+                    self._start(worker, job)
+            for number, rows, rest in self._poll():
+                rows_of[number] = rows_of.pop(number, []) + rows
+                if rest is None:
+                    yield rows_of.pop(number)
+                else:
+                    halves.append(rest)
+
+    def _start(self, worker: Worker, job: Job) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: _poll sees the job and its end
+            worker.start(job)
+
+    def _poll(self) -> Iterator[tuple[int, list[Row], Job | None]]:
+        """(number of a case, its rows, what is left to run of it)."""
+        by_pipe = {worker.pipe: worker for worker in self._workers}
+        for pipe in wait(list(by_pipe), timeout=POLL_S):
+            assert isinstance(pipe, Connection)
+            yield from self._listen(by_pipe[pipe])
+        for worker in list(self._workers):
+            verdict = self._check(worker)
+            if verdict is not None:
+                yield from self._replace(worker, *verdict)
+
+    def _listen(self, worker: Worker) -> Iterator[tuple[int, list[Row], Job | None]]:
+        try:
+            while worker.pipe.poll():
+                kind, content = worker.pipe.recv()
+                worker.since = time.monotonic()
+                if kind == "ready":
+                    worker.ready = True
+                elif kind == "begin":
+                    worker.kernel = content
+                elif kind == "row":
+                    worker.kernel = None
+                    worker.rows.append(content)
+                else:
+                    assert worker.job is not None
+                    number, worker.job = worker.job.number, None
+                    yield number, worker.rows, None
+        except (EOFError, ConnectionResetError, OSError):
+            yield from self._replace(worker, "crashed", None)
+
+    def _check(self, worker: Worker) -> tuple[str, str] | None:
+        """Whether a worker must go, and why."""
+        idle_s = time.monotonic() - worker.since
+        if worker.job is not None or not worker.ready:
+            allowed_s = self.limits.timeout_s if worker.ready else START_UP_S
+            if idle_s > allowed_s:
+                return "timed-out", f"no answer in {allowed_s:g} s"
+        resident = worker.resident_bytes
+        if resident > self.limits.memory_bytes:
+            return (
+                "out-of-memory",
+                f"{resident / 2**30:.1f} GiB resident, {self.limits.memory_bytes / 2**30:.1f} allowed",
+            )
+        return None
+
+    def _replace(
+        self, worker: Worker, outcome: str, detail: str | None
+    ) -> Iterator[tuple[int, list[Row], Job | None]]:
+        """Kill a worker, start another, and say what became of its case."""
+        if worker not in self._workers:
+            return
+        job, kernel, rows = worker.job, worker.kernel, worker.rows
+        worker.kill()
+        self._failed_starts = 0 if worker.ready else self._failed_starts + 1
+        if self._failed_starts > 3 * len(self._workers):
+            raise CampaignFailed(f"workers do not start: {detail or f'exit code {worker.process.exitcode}'}")
+        self._workers[self._workers.index(worker)] = self._make_worker()
+        if job is None:
+            return
+        if detail is None:
+            code = worker.process.exitcode
+            detail = (
+                f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+            )
+        done = len(rows)
+        crashed_in_row = bool(rows) and rows[-1]["outcome"] == "crashed"
+        if kernel is not None:
+            rows = rows + make_rows(job, [kernel], outcome, detail)
+        elif not crashed_in_row and done == 0:
+            # It died before any kernel ran: the case itself cannot be set up.
+            yield job.number, make_rows(job, job.kernels, outcome, f"{detail}, while the case was set up"), None
+            return
+        rest = job.kernels[len(rows) :]
+        yield job.number, rows, replace(job, kernels=rest) if rest else None
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers:
+            worker.kill()

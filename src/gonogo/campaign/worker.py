@@ -1,0 +1,64 @@
+"""The loop of a worker process: jobs in, rows out, one message each. It holds no state between cases."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from gonogo.campaign.execute import Job, run_job
+
+FLAGS = {
+    "torch.backends.cuda.matmul.allow_tf32": False,
+    "torch.backends.cudnn.allow_tf32": False,
+    "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction": False,
+    "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction": False,
+}
+"""torch's switches that change numerics, as every worker sets them."""
+
+
+def work(pipe: Connection, ops_folders: list[str], gpu_memory_share: float) -> None:
+    """Serve jobs until the other end hangs up."""
+    _detach()
+    from gonogo.ops import add_folder
+
+    for folder in ops_folders:
+        add_folder(Path(folder))
+    _configure_torch(gpu_memory_share)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        pipe.send(("ready", None))
+        while True:
+            job: Job = pipe.recv()
+            for row in run_job(job, lambda kernel: pipe.send(("begin", kernel))):
+                pipe.send(("row", row))
+                if row["outcome"] == "crashed":  # the GPU's context is gone with the kernel
+                    os._exit(1)
+            pipe.send(("done", job.number))
+
+
+def _detach() -> None:
+    """No terminal, no Ctrl-C, and no life after the campaign."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _configure_torch(gpu_memory_share: float) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    for path, value in FLAGS.items():
+        owner, _, name = path.rpartition(".")
+        target = sys.modules["torch"]
+        for part in owner.split(".")[1:]:
+            target = getattr(target, part)
+        setattr(target, name, value)
+    if torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(gpu_memory_share)

@@ -1,0 +1,67 @@
+"""Kernels that misbehave in every way: each gets its own outcome, and no other record is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from gonogo.campaign import Limits, Plan, run_campaign
+from gonogo.ops import add_folder, get_op
+from gonogo.records import read_run
+
+MORE_OPS = Path(__file__).parent / "more_ops"
+CASES = 2
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict]]:
+    plan = Plan(
+        ("naughty",), ("float32",), cases=CASES, distributions=("uniform",), ops_folders=(str(MORE_OPS),)
+    )
+    folder = tmp_path_factory.mktemp("run")
+    progress = run_campaign(plan, folder, limits=Limits(timeout_s=5.0, memory_bytes=2**29), workers=2)
+    assert progress.rows == progress.total == CASES * len(get_op("naughty").kernels)
+    found: dict[str, list[dict]] = {}
+    for row in read_run(folder).to_pylist():
+        found.setdefault(row["kernel"], []).append(row)
+    return found
+
+
+def faults() -> dict[str, str]:
+    add_folder(MORE_OPS)
+    from gonogo.ops.naughty import FAULTS
+
+    return FAULTS
+
+
+@pytest.mark.parametrize(("kernel", "outcome"), faults().items())
+def test_outcome(rows: dict[str, list[dict]], kernel: str, outcome: str) -> None:
+    assert [row["outcome"] for row in rows[kernel]] == [outcome] * CASES, rows[kernel][0]["detail"]
+
+
+def test_details_say_what_happened(rows: dict[str, list[dict]]) -> None:
+    said = {kernel: found[0]["detail"] for kernel, found in rows.items()}
+    assert said["segfaults"] == "killed by SIGSEGV"
+    assert said["raises"] == "ArithmeticError: two and two are five"
+    assert said["exits_at_once"] == "exit code 0"
+    assert said["hangs_in_c"] == "no answer in 5 s"
+    assert "GiB resident, 0.5 allowed" in said["eats_memory"]
+    assert said["returns_other_dtype"] == "float64, not float32"
+    assert said["returns_text"] == "returned str"
+    assert said["writes_into_its_input"] == "x"
+    assert said["makes_nan"] == "1 elements"
+
+
+def test_neighbours_are_untouched(rows: dict[str, list[dict]]) -> None:
+    """Doubling is exact, before and after all that: inputs, reference and control are what they were."""
+    for kernel in ("doubles", "doubles_too", "prints_megabytes"):
+        for row in rows[kernel]:
+            assert (row["outcome"], row["bound"], row["max_abs"], row["max_ulp"]) == ("ok", 0.0, 0.0, 0)
+            assert kernel == "doubles" or (row["bits_equal"], row["signal"]) == (True, 0.0)
+    for row in rows["calls_itself_control"]:
+        assert row["bits_equal"] is False
+        assert row["signal"] >= 1
+        assert row["max_ulp"] >= 1
