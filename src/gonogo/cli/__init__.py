@@ -8,6 +8,9 @@ import click
 
 from gonogo import __version__
 from gonogo.cli.demo import demo
+from gonogo.cli.ops import ops
+from gonogo.cli.run import run
+from gonogo.cli.show import show
 from gonogo.errors import GonogoError
 
 
@@ -17,7 +20,8 @@ def cli() -> None:
     """Measure what error a tensor kernel makes, in units that its format and its op justify."""
 
 
-cli.add_command(demo)
+for command in (demo, ops, run, show):
+    cli.add_command(command)
 
 
 def main() -> None:
