@@ -1,0 +1,22 @@
+"""Logarithm of softmax over the last axis."""
+
+from gonogo.ops._op import Input, Kernel, Op
+
+OP = Op(
+    name="log_softmax",
+    inputs=(Input("input", "B S H"),),
+    output="B S H",
+    sizes={"B": (1, 2, 8), "S": (1, 7, 64), "H": (1, 3, 256, 300, 1025)},
+    main="H",
+    reduced=("H",),
+    kernels=(
+        Kernel("log_softmax_torch", "torch"),
+        Kernel("log_softmax_triton", "triton"),
+        Kernel("log_softmax_no_rescale", "triton", "faulty", calibrate_against="log_softmax_triton"),
+        Kernel("log_softmax_no_shift", "triton", "faulty", calibrate_against="log_softmax_triton"),
+        Kernel("log_softmax_pads_zero", "triton", "faulty", calibrate_against="log_softmax_triton"),
+        Kernel("log_softmax_half_sum", "triton", "faulty", calibrate_against="log_softmax_triton"),
+        Kernel("log_softmax_stale_max", "triton", "faulty", calibrate_against="log_softmax_triton"),
+        Kernel("log_softmax_eps_inside", "torch", "faulty", calibrate_against="log_softmax_triton"),
+    ),
+)
