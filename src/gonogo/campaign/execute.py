@@ -32,10 +32,6 @@ REFUSED_BY_INTERPRETER = {
 }
 
 
-class GpuLost(BaseException):
-    """A kernel left the GPU's context unusable: the process must go."""
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """A case of a plan and the kernels still to be run on it."""
@@ -58,6 +54,7 @@ class Bench:
     references: dict[Contract, Reference] = field(default_factory=dict)
     outputs: dict[str, torch.Tensor | None] = field(default_factory=dict)
     """Of kernels, as far as they have run; None of one that gave nothing to measure."""
+    twins: dict[str, Twin | None] = field(default_factory=dict)
 
     def reference(self, contract: Contract) -> Reference:
         """Expected output and scales for a contract, computed once."""
@@ -99,8 +96,10 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
         function = bench.op.load_kernel(kernel.name)
         first, again, elapsed = _call_twice(function, kernel, bench)
     except BaseException as error:  # noqa: BLE001  the one place where a kernel may do what it likes
-        _restore_inputs(bench)
-        return row | _explain(error, bench.job.device)
+        row |= _explain(error, bench.job.device)
+        if row["outcome"] != "crashed":
+            _restore_inputs(bench)
+        return row
     row["time_us"] = elapsed * 1e6
     outcome, detail = _find_fault(first, again, kernel, bench)
     if outcome not in MEASURED:
@@ -208,9 +207,12 @@ def _control_output(bench: Bench, name: str) -> torch.Tensor | None:
 def _find_twin(bench: Bench) -> Twin | None:
     """Error of the framework's own op on the case."""
     name = f"{bench.op.name}_torch"
-    if name not in (kernel.name for kernel in bench.op.kernels):
-        return None
-    output = _control_output(bench, name)
+    if name not in bench.twins and any(kernel.name == name for kernel in bench.op.kernels):
+        bench.twins[name] = _measure_twin(bench, _control_output(bench, name))
+    return bench.twins.get(name)
+
+
+def _measure_twin(bench: Bench, output: torch.Tensor | None) -> Twin | None:
     if output is None:
         return None
     expected = bench.reference(Contract()).expected
@@ -225,7 +227,7 @@ def _explain(error: BaseException, device: str) -> Row:
     detail = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return {"outcome": "out-of-memory", "detail": detail}
-    if isinstance(error, GpuLost) or _is_gpu_lost(device):
+    if _is_gpu_lost(device):
         return {"outcome": "crashed", "detail": detail}
     return {"outcome": "raised", "detail": detail}
 

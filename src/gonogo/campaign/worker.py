@@ -54,6 +54,7 @@ def _configure_torch(gpu_memory_share: float) -> None:
     import torch
 
     torch.set_num_threads(1)
+    os.environ["GONOGO_NUM_THREADS"] = "1"  # there is a worker per core
     for path, value in FLAGS.items():
         owner, _, name = path.rpartition(".")
         target = sys.modules["torch"]
