@@ -1,0 +1,34 @@
+"""2-D convolution, padded so that the output is as large as the input."""
+
+from gonogo.ops._op import Input, Kernel, Op
+from gonogo.schema import Contract
+
+OP = Op(
+    name="conv2d",
+    inputs=(Input("x", "N C Y X"), Input("weight", "O C R T")),
+    output="N O Y X",
+    sizes={
+        "N": (1, 2),
+        "C": (1, 3, 16, 33),
+        "Y": (1, 7, 16),
+        "X": (1, 5, 17),
+        "O": (1, 4, 33),
+        "R": (1, 3),
+        "T": (1, 3),
+    },
+    main="C",
+    reduced=("C", "R", "T"),
+    sums_of_products=True,
+    kernels=(
+        Kernel("conv2d_torch", "torch"),
+        Kernel("conv2d_torch_unfold", "torch"),
+        Kernel("conv2d_triton", "triton"),
+        Kernel("conv2d_edge_wraps", "triton", "faulty", calibrate_against="conv2d_triton"),
+        Kernel("conv2d_edge_repeats", "triton", "faulty", calibrate_against="conv2d_triton"),
+        Kernel("conv2d_square_padding", "triton", "faulty", calibrate_against="conv2d_triton"),
+        Kernel("conv2d_half_accumulator", "triton", "faulty", calibrate_against="conv2d_triton"),
+        Kernel("conv2d_drops_last_channel", "triton", "faulty", calibrate_against="conv2d_triton"),
+        Kernel("conv2d_tf32", "triton", "faulty", calibrate_against="conv2d_triton"),
+        Kernel("conv2d_row_stride", "triton", "faulty", calibrate_against="conv2d_triton"),
+    ),
+)

@@ -1,0 +1,24 @@
+"""Cumulative sum along the last axis."""
+
+from gonogo.ops._op import Input, Kernel, Op
+
+OP = Op(
+    name="cumsum",
+    inputs=(Input("input", "B S H"),),
+    output="B S H",
+    sizes={"B": (1, 2, 8), "S": (1, 7, 64), "H": (1, 3, 256, 1025)},
+    main="H",
+    reduced=("H",),
+    sums_of_products=True,
+    kernels=(
+        Kernel("cumsum_torch", "torch", in_dtype=True),
+        Kernel("cumsum_torch_fp32", "torch"),
+        Kernel("cumsum_triton", "triton"),
+        Kernel("cumsum_no_carry", "triton", "faulty", calibrate_against="cumsum_triton"),
+        Kernel("cumsum_stale_carry", "triton", "faulty", calibrate_against="cumsum_triton"),
+        Kernel("cumsum_short_carry", "triton", "faulty", calibrate_against="cumsum_triton"),
+        Kernel("cumsum_narrow_carry", "triton", "faulty", calibrate_against="cumsum_triton"),
+        Kernel("cumsum_half_scan", "triton", "faulty", calibrate_against="cumsum_triton"),
+        Kernel("cumsum_row_stride", "triton", "faulty", calibrate_against="cumsum_triton"),
+    ),
+)
