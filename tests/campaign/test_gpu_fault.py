@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from gonogo.campaign import Plan, run_campaign
 from gonogo.records import read_run
 

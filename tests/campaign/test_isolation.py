@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from gonogo.campaign import Limits, Plan, run_campaign
 from gonogo.ops import add_folder, get_op
 from gonogo.records import read_run

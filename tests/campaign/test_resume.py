@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from gonogo.campaign import Plan, resume_campaign, run_campaign
 from gonogo.errors import InputError
 from gonogo.records import read_run

@@ -7,10 +7,9 @@ from hashlib import blake2b
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-torch = pytest.importorskip("torch")
 
 from gonogo.cases import (
     DISTRIBUTIONS,

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("torch")
-
 from gonogo.cli import cli
 from gonogo.records import read_run
 

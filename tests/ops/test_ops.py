@@ -1,12 +1,11 @@
-"""One contract for all ops and kernels: complete metadata, a primitive float64 reference, controls within their scale."""
+"""One contract for all ops and kernels: complete metadata, a primitive reference, controls within their scale."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 import gonogo
 from gonogo.campaign import Plan, run_campaign

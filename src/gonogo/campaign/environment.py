@@ -33,7 +33,7 @@ def describe_environment(device: str) -> dict[str, Any]:
         "gonogo": __version__,
         "commit": _read_commit(),
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "processor": _read_processor(),
         "cores": os.cpu_count(),
         "torch": torch.__version__,
@@ -63,28 +63,21 @@ def _read_version(package: str) -> str | None:
 
 
 def _read_commit() -> str | None:
-    """The commit of a checkout, with a + where files differ from it; None for an installed package."""
-    here = Path(__file__).parent
+    """What GONOGO_COMMIT says; else the commit of the checkout, with a + where gonogo's files differ from it."""
+    if "GONOGO_COMMIT" in os.environ:
+        return os.environ["GONOGO_COMMIT"]
     try:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        ).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--", "."],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        ).stdout.strip()
+        commit = _ask_git("rev-parse", "--short=12", "HEAD")
+        changed = _ask_git("status", "--porcelain", "--", "..")
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("GONOGO_COMMIT")
+        return None
     return commit + ("+" if changed else "")
+
+
+def _ask_git(*words: str) -> str:
+    here = Path(__file__).parent
+    answer = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10)
+    return answer.stdout.strip()
 
 
 def _read_processor() -> str:

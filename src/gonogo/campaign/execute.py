@@ -14,11 +14,11 @@ import torch
 from gonogo.campaign.measurement import (
     Reference,
     compare_outputs,
-    disagrees_on_non_finite,
+    count_non_finite,
     make_reference,
     measure_output,
 )
-from gonogo.campaign.poison import count_unwritten, poisoned_memory
+from gonogo.campaign.poison import poison_bits, poisoned_memory
 from gonogo.cases import Case, make_inputs
 from gonogo.formats import get_format
 from gonogo.measure.stats import measure
@@ -113,7 +113,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     )  # fmt: skip
     row |= _compare(bench, kernel, output)
     if outcome == "ok":
-        mismatched = disagrees_on_non_finite(output, reference)
+        mismatched = count_non_finite(output, reference, bench.job.case.dtype)
         if mismatched:
             outcome, detail = "non-finite", f"{mismatched} elements"
     return row | {"outcome": outcome, "detail": detail}
@@ -150,32 +150,44 @@ def _call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> t
 
 def _find_fault(first: Any, again: Any, kernel: Kernel, bench: Bench) -> tuple[str, str | None]:
     """The first thing wrong with an output, short of its numbers."""
-    case = bench.job.case
-    changed = [
-        i.name
-        for i, x, y in zip(bench.op.inputs, bench.inputs, bench.pristine, strict=True)
-        if not _same_bits(x, y)
+    case, shape = bench.job.case, bench.job.case.shape_of(bench.op, bench.op.output)
+    wrong = _find_wrong_kind(first, shape, case.dtype) or _find_wrong_kind(again, shape, case.dtype)
+    pairs: list[tuple[torch.Tensor, Any]] = [
+        (_bits(now), _bits(before)) for now, before in zip(bench.inputs, bench.pristine, strict=True)
     ]
+    if not wrong:
+        pairs += [(_bits(first), _bits(again)), (_bits(first), poison_bits(first.dtype))]
+    differ = _count_different(pairs)
+    changed = [given.name for given, count in zip(bench.op.inputs, differ, strict=False) if count]
     if changed:
         _restore_inputs(bench)
-    if not isinstance(first, torch.Tensor) or not isinstance(again, torch.Tensor):
-        return "no-output", f"returned {type(first).__name__}"
-    shape = case.shape_of(bench.op, bench.op.output)
-    if tuple(first.shape) != shape:
-        return "wrong-shape", f"{tuple(first.shape)}, not {shape}"
-    dtype = str(first.dtype).removeprefix("torch.")
-    if dtype != case.dtype:
-        return "wrong-dtype", f"{dtype}, not {case.dtype}"
+    if wrong:
+        return wrong
+    unrepeated, unwritten = differ[-2], first.numel() - differ[-1]
     if any(_shares_memory(first, x) for x in bench.inputs):
         return "aliased", "the output is a view of an input"
     if changed:
         return "inputs-changed", ", ".join(changed)
-    unwritten = count_unwritten(first.detach())
     if unwritten:
         return "unwritten", f"{unwritten} of {first.numel()} elements"
-    if not kernel.contract.atomics and not _same_bits(first, again):
-        return "not-repeatable", f"{int((_bits(first) != _bits(again)).sum())} elements differ in a second call"
+    if unrepeated and not kernel.contract.atomics:
+        return "not-repeatable", f"{unrepeated} elements differ in a second call"
     return "ok", None
+
+
+def _find_wrong_kind(output: Any, shape: tuple[int, ...], dtype: str) -> tuple[str, str] | None:
+    if not isinstance(output, torch.Tensor):
+        return "no-output", f"returned {type(output).__name__}"
+    if tuple(output.shape) != shape:
+        return "wrong-shape", f"{tuple(output.shape)}, not {shape}"
+    found = str(output.dtype).removeprefix("torch.")
+    return None if found == dtype else ("wrong-dtype", f"{found}, not {dtype}")
+
+
+def _count_different(pairs: Sequence[tuple[torch.Tensor, Any]]) -> list[int]:
+    """How many elements of each pair differ, in one wait for the GPU."""
+    counts = torch.stack([(first != second).sum().to(pairs[0][0].device) for first, second in pairs])
+    return [int(count) for count in counts.tolist()]
 
 
 def _compare(bench: Bench, kernel: Kernel, output: torch.Tensor) -> Row:
@@ -254,10 +266,6 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.detach().contiguous().view(integers[tensor.dtype.itemsize])
-
-
-def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
-    return first.shape == second.shape and first.dtype == second.dtype and torch.equal(_bits(first), _bits(second))
 
 
 def _shares_memory(output: torch.Tensor, given: torch.Tensor) -> bool:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.campaign.execute import Job, order_kernels
-from gonogo.cases import EXACT, FINITE, INTERPRETER, NO_LIMIT, NON_FINITE, STRATEGIES, plan_case
+from gonogo.cases import EXACT, FINITE, INTERPRETER, NO_LIMIT, NON_FINITE, STRATEGIES, pick, plan_case
 from gonogo.errors import InputError
-from gonogo.ops import DTYPES, add_folder, find_ops, get_op
+from gonogo.ops import DTYPES, Op, add_folder, find_ops, get_op
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Plan:
     device: str = "cpu"
     distributions: tuple[str, ...] = (*FINITE, EXACT, *NON_FINITE)
     strategies: tuple[str, ...] = STRATEGIES
+    faulty_every: int = 1
+    """Faulty kernels run on one case in so many, controls on all: limits need more cases than recall does."""
     ops_folders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -35,6 +37,8 @@ class Plan:
             raise InputError(f"unknown device {self.device!r}; known: cpu, cuda")
         if self.cases < 1:
             raise InputError(f"{self.cases} cases: at least 1 is needed")
+        if self.faulty_every < 1:
+            raise InputError(f"faulty kernels on every {self.faulty_every}th case: at least 1 is needed")
         if self.seed < 0:
             raise InputError(f"seed {self.seed} is negative")
         for folder in self.ops_folders:
@@ -60,16 +64,26 @@ class Plan:
 
     def count_rows(self) -> int:
         """How many records the whole plan makes."""
-        return self.cases * sum(len(order_kernels(get_op(op), dtype)) for op in self.ops for dtype in self.dtypes)
+        return sum(len(self._kernels(number)) for number in range(self.size))
+
+    def _place(self, number: int) -> tuple[Op, str, int]:
+        """Op, dtype and the case's number among theirs; ops and dtypes take turns, so that a part is a sample."""
+        turn, which = divmod(number, len(self.ops) * len(self.dtypes))
+        return get_op(self.ops[which // len(self.dtypes)]), self.dtypes[which % len(self.dtypes)], turn
+
+    def _kernels(self, number: int) -> tuple[str, ...]:
+        op, dtype, turn = self._place(number)
+        names = order_kernels(op, dtype)
+        if pick(f"{self.seed}/{op.name}/{dtype}/{turn}/faulty", self.faulty_every):
+            return tuple(name for name in names if op.kernel(name).role == "control")
+        return names
 
     def jobs(self, done: Collection[tuple[int, str]] = ()) -> Iterator[Job]:
-        """Jobs by number, without what is `done`; ops and dtypes take turns, so that a part is a sample."""
+        """Jobs by number, without what is `done`."""
         limit = INTERPRETER if self.device == "cpu" else NO_LIMIT
         for number in range(self.size):
-            turn, which = divmod(number, len(self.ops) * len(self.dtypes))
-            op = get_op(self.ops[which // len(self.dtypes)])
-            dtype = self.dtypes[which % len(self.dtypes)]
-            kernels = tuple(name for name in order_kernels(op, dtype) if (number, name) not in done)
+            op, dtype, turn = self._place(number)
+            kernels = tuple(name for name in self._kernels(number) if (number, name) not in done)
             if kernels:
                 case, strategy = plan_case(
                     op, dtype, turn, self.seed,

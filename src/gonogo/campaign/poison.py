@@ -17,7 +17,7 @@ _TORCH_EMPTY = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor
 
 
 def poison_bits(dtype: torch.dtype) -> int | None:
-    """The pattern for a dtype; None where there is none."""
+    """The pattern for a dtype, None where there is none: what still holds it was never written."""
     return PATTERNS.get(dtype.itemsize) if dtype.is_floating_point else None
 
 
@@ -56,12 +56,3 @@ def poisoned_memory() -> Iterator[None]:
         _PoisonTorch(),
     ):
         yield
-
-
-def count_unwritten(output: torch.Tensor) -> int:
-    """Elements that still hold the poison."""
-    bits = poison_bits(output.dtype)
-    if bits is None or not output.numel():
-        return 0
-    whole = output.view(torch.int16 if output.dtype.itemsize == 2 else torch.int32)
-    return int((whole == bits).sum())

@@ -10,9 +10,11 @@ import multiprocessing
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from gonogo.records import Row
 
 POLL_S = 0.05
 """How often time-outs and memory are looked at."""
+READ_AHEAD = 1024
+"""Jobs looked at to find one that suits a worker."""
 START_UP_S = 120.0
 """What importing torch and reaching a GPU may take on a busy machine."""
 
@@ -36,6 +40,39 @@ class Limits:
     """Per kernel and case, compilation included."""
     memory_bytes: int = 8 * 2**30
     """Resident memory of a worker."""
+
+
+class JobQueue:
+    """Jobs, handed out so that a worker meets kernels it has loaded: loading one costs more than running it.
+
+    Some jobs are read ahead and sorted by op and dtype. A worker takes from what it has begun, then begins
+    something, and at last helps out where most is left.
+    """
+
+    def __init__(self, jobs: Iterator[Job]) -> None:
+        self._jobs = jobs
+        self._waiting: dict[tuple[str, str], deque[Job]] = {}
+        self._begun_by: dict[tuple[str, str], int] = {}
+        self._count = 0
+
+    def take(self, worker: int) -> Job | None:
+        """A job for a worker; None when none is left."""
+        for job in islice(self._jobs, READ_AHEAD - self._count):
+            self.put(job)
+        if not self._count:
+            return None
+        groups = [group for group, jobs in self._waiting.items() if jobs]
+        own = [group for group in groups if self._begun_by.get(group) == worker]
+        fresh = [group for group in groups if group not in self._begun_by]
+        chosen = max(own or fresh or groups, key=lambda group: len(self._waiting[group]))
+        self._begun_by.setdefault(chosen, worker)
+        self._count -= 1
+        return self._waiting[chosen].popleft()
+
+    def put(self, job: Job) -> None:
+        """Hand in a job, or back what is left of one."""
+        self._waiting.setdefault((job.case.op, job.case.dtype), deque()).append(job)
+        self._count += 1
 
 
 class Worker:
@@ -91,13 +128,13 @@ class Pool:
 
     def run(self, jobs: Iterator[Job]) -> Iterator[list[Row]]:
         """All rows of each case, as cases complete."""
-        halves: list[Job] = []  # what is left of cases whose worker died
-        rows_of: dict[int, list[Row]] = {}
+        queue = JobQueue(jobs)
+        rows_of: dict[int, list[Row]] = {}  # of cases whose worker died half-way
         ran_dry = False
-        while not ran_dry or halves or any(worker.job for worker in self._workers):
-            for worker in self._workers:
+        while not ran_dry or any(worker.job for worker in self._workers):
+            for place, worker in enumerate(self._workers):
                 if worker.ready and worker.job is None:
-                    job = halves.pop() if halves else next(jobs, None)
+                    job = queue.take(place)
                     ran_dry = job is None
                     if job is None:
                         break
@@ -107,7 +144,8 @@ class Pool:
                 if rest is None:
                     yield rows_of.pop(number)
                 else:
-                    halves.append(rest)
+                    queue.put(rest)
+                    ran_dry = False
 
     def _start(self, worker: Worker, job: Job) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: _poll sees the job and its end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gonogo.cases._case import DTYPE_CODES, LAYOUTS, Case, parse_case
 from gonogo.cases.inputs import make_inputs
 from gonogo.cases.plan import plan_case
-from gonogo.cases.shapes import INTERPRETER, NO_LIMIT, STRATEGIES, SizeLimit
+from gonogo.cases.shapes import INTERPRETER, NO_LIMIT, STRATEGIES, SizeLimit, pick
 from gonogo.cases.values import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "SizeLimit",
     "make_inputs",
     "parse_case",
+    "pick",
     "plan_case",
 ]

@@ -27,6 +27,9 @@ PLAIN_EVERY_S = 10.0
 @click.argument("ops", nargs=-1)
 @click.option("--dtypes", default=",".join(DTYPES), show_default=True, help="Comma-separated.")
 @click.option("--cases", default=48, show_default=True, help="Cases per op and dtype.")
+@click.option(
+    "--faulty-every", default=1, show_default=True, help="Faulty kernels on one case in so many, controls on all."
+)
 @click.option("--seed", default=0, show_default=True, help="Another seed is another set of cases.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--distributions", help=f"Comma-separated, of: {', '.join(DISTRIBUTIONS)}. All by default.")
@@ -44,6 +47,7 @@ def run(
     ops: tuple[str, ...],
     dtypes: str,
     cases: int,
+    faulty_every: int,
     seed: int,
     device: str,
     distributions: str | None,
@@ -75,6 +79,7 @@ def run(
             ops=ops or op_names(),
             dtypes=_split(dtypes),
             cases=2 if quick else cases,
+            faulty_every=faulty_every,
             seed=seed,
             device=find_device(device),
             distributions=_split_distributions(distributions),

@@ -1,7 +1,6 @@
 """2-D convolution, padded so that the output is as large as the input."""
 
 from gonogo.ops._op import Input, Kernel, Op
-from gonogo.schema import Contract
 
 OP = Op(
     name="conv2d",

@@ -1,0 +1,11 @@
+"""attention by torch."""
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def attention_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """The framework's own op on inputs cast to float32, by its unfused backend; cast back at the end."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return scaled_dot_product_attention(q.float(), k.float(), v.float()).to(q.dtype)

@@ -1,0 +1,28 @@
+"""Scaled dot-product attention of one head, tile by tile with an online softmax."""
+
+from gonogo.ops._op import Input, Kernel, Op
+
+CURRENT = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.05}
+CONTROL = "flash_attention_triton"
+
+OP = Op(
+    name="flash_attention",
+    inputs=(Input("q", "M D"), Input("k", "N D"), Input("v", "N D")),
+    output="M D",
+    sizes={"M": (1, 2, 8), "N": (1, 3, 16, 64, 128, 256), "D": (8, 16, 64)},
+    main="N",
+    reduced=("N",),
+    kernels=(
+        Kernel("flash_attention_torch", "torch"),
+        Kernel("flash_attention_triton", "triton", current=CURRENT),
+        Kernel("flash_attention_triton_buggy", "triton", "faulty", calibrate_against=CONTROL, current=CURRENT),
+        Kernel("flash_attention_sum_not_rescaled", "triton", "faulty", calibrate_against=CONTROL),
+        Kernel("flash_attention_max_from_zero", "triton", "faulty", calibrate_against=CONTROL),
+        Kernel("flash_attention_shared_max", "triton", "faulty", calibrate_against=CONTROL),
+        Kernel("flash_attention_tail_as_zero", "triton", "faulty", calibrate_against=CONTROL),
+        Kernel("flash_attention_skips_last_tile", "triton", "faulty", calibrate_against=CONTROL),
+        Kernel("flash_attention_half_probs", "triton", "faulty", calibrate_against=CONTROL),
+        Kernel("flash_attention_half_accumulator", "triton", "faulty", calibrate_against=CONTROL),
+        Kernel("flash_attention_half_reciprocal", "triton", "faulty", calibrate_against=CONTROL),
+    ),
+)
