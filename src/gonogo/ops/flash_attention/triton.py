@@ -142,7 +142,7 @@ def flash_attention_half_probs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
 
 
 def flash_attention_half_accumulator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """The accumulator is float16: shows in all dtypes but float16, and there where two or more keys count."""
+    """The accumulator is float16: shows where two or more keys count, and in float32 wherever one does."""
     return launch(q, k, v, acc_type=tl.float16)
 
 
