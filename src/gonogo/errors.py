@@ -160,5 +160,5 @@ class UnknownOp(InputError):
         super().__init__(f"unknown op {name!r}; known: {', '.join(known)}. List them with: gonogo ops")
 
 
-class CampaignFailed(GonogoError):
+class CampaignFailed(GonogoError, RuntimeError):
     """A campaign that cannot go on, through no fault of a kernel."""

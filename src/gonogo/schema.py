@@ -79,7 +79,7 @@ class Contract:
     summation: Literal["blocked", "sequential", "probabilistic"] = "blocked"
     """Growth g(n) of a sum's error: log2(n+1) for trees and blocks, n for one long chain, √n expected."""
     fast_math: bool = False
-    """Approximate intrinsics allowed (tanh.approx and kin)."""
+    """Approximate intrinsics (tanh.approx and kin) and fast algorithms (Winograd, FFT) allowed."""
     atomics: bool = False
     """Sums in no fixed order allowed: bits may differ from call to call."""
 

@@ -131,7 +131,7 @@ def test_integers_make_every_sum_exact() -> None:
 
 
 def test_plan_covers_and_keeps_limits() -> None:
-    for op in find_ops():
+    for op in find_ops(("softmax", "matmul", "conv2d", "cross_entropy", "causal_attention", "rope")):
         seen = set()
         for number in range(40):
             case, strategy = plan_case(

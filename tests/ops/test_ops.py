@@ -31,11 +31,18 @@ PUBLISHED_FAULTY = {
     "softmax_llm_buggy": "softmax_triton",
     "softmax_triton_buggy": "softmax_triton",
 }
+
+
+def op_names_of_corpus() -> tuple[str, ...]:
+    """Not what other tests have added."""
+    return tuple(name for name in op_names() if (Path(gonogo.__file__).parent / "ops" / name).is_dir())
+
+
 CALIBRATED = 16.0
 """A correct kernel reads a few units of its scale at most; limits made from records are far tighter."""
 
 
-@pytest.mark.parametrize("name", op_names())
+@pytest.mark.parametrize("name", op_names_of_corpus())
 def test_metadata(name: str) -> None:
     op = get_op(name)
     assert f"{name}_torch" in [kernel.name for kernel in op.kernels if kernel.role == "control"]
@@ -44,12 +51,10 @@ def test_metadata(name: str) -> None:
         assert callable(op.load_kernel(kernel.name))
         told = op.describe_kernel(kernel.name)
         assert told.endswith("."), kernel.name
-        assert kernel.role == "control" or "show" in told or "overflows" in told, (
-            f"{kernel.name}: where does it show?"
-        )
+        assert kernel.role == "control" or ": " in told, f"{kernel.name}: the bug, a colon, and where it shows"
 
 
-@pytest.mark.parametrize("name", op_names())
+@pytest.mark.parametrize("name", op_names_of_corpus())
 def test_reference_is_float64_and_primitive(name: str) -> None:
     """An op without a rule is an error of error_scale, so that nothing composite gets through."""
     op = get_op(name)
@@ -63,7 +68,7 @@ def test_reference_is_float64_and_primitive(name: str) -> None:
 
 
 def test_published_names() -> None:
-    kernels = {kernel.name: kernel for op in find_ops() for kernel in op.kernels}
+    kernels = {kernel.name: kernel for op in find_ops(op_names_of_corpus()) for kernel in op.kernels}
     assert {name: kernels[name].role for name in PUBLISHED_CONTROLS} == dict.fromkeys(PUBLISHED_CONTROLS, "control")
     assert {name: kernels[name].calibrate_against for name in PUBLISHED_FAULTY} == PUBLISHED_FAULTY
     assert len(PUBLISHED_CONTROLS) + len(PUBLISHED_FAULTY) == 26
@@ -74,7 +79,7 @@ def test_published_names() -> None:
 
 
 def test_corpus_is_large_enough() -> None:
-    ops = find_ops()
+    ops = find_ops(op_names_of_corpus())
     names = [kernel.name for op in ops for kernel in op.kernels]
     assert len(set(names)) == len(names), "names are unique over all ops"
     faulty = [kernel for op in ops for kernel in op.kernels if kernel.role == "faulty"]
@@ -89,10 +94,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     plan = Plan(op_names_of_corpus(), ("float16", "float32"), cases=1, distributions=FINITE, seed=11)
     run_campaign(plan, folder)
     return read_run(folder).to_pylist()
-
-
-def op_names_of_corpus() -> tuple[str, ...]:
-    return tuple(name for name in op_names() if (Path(gonogo.__file__).parent / "ops" / name).is_dir())
 
 
 def test_controls_stay_within_their_scale(rows: list[dict]) -> None:

@@ -5,7 +5,7 @@ from torch.nn import functional
 
 
 def conv2d_torch(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The framework's own op, which cuts float32 operands to tf32 on a GPU."""
+    """The framework's own op: on a GPU cuDNN, which takes Winograd or FFT for some shapes."""
     return functional.conv2d(x, weight, padding=(weight.shape[2] // 2, weight.shape[3] // 2))
 
 
