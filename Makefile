@@ -20,6 +20,7 @@ lint: .venv/.installed
 bench: .venv/.installed
 	$(BIN)/python benchmarks/measure.py
 	$(BIN)/python benchmarks/error_scale.py
+	$(BIN)/python benchmarks/campaign.py
 
 # Re-installs when the metadata, the pins or the C sources change; Python sources are editable.
 .venv/.installed: $(SOURCES)

@@ -14,7 +14,7 @@ from gonogo.campaign.pool import Limits, Pool
 from gonogo.errors import InputError
 from gonogo.records import RunDirectory, read_description, read_done
 
-__all__ = ["Limits", "Plan", "Progress", "find_device", "resume_campaign", "run_campaign"]
+__all__ = ["Limits", "Plan", "Progress", "find_device", "resume_campaign", "run_campaign", "set_switches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +56,32 @@ def run_campaign(
     """Run a plan from the start into a new run directory."""
     if (folder / "run.json").exists():
         raise InputError(f"{folder} already holds a run; go on with it by --resume, or choose another directory")
-    return _run(plan, folder, set(), limits or Limits(), workers, report)
+    set_switches(plan.device)
+    description = {"environment": describe_environment(plan.device)}
+    return _run(plan, folder, description, set(), limits or Limits(), workers, report)
 
 
 def resume_campaign(
     folder: Path, *, limits: Limits | None = None, workers: int | None = None, report: Report | None = None
 ) -> Progress:
     """Complete the plan of a run that was cut off."""
-    plan = Plan.from_dict(read_description(folder)["plan"])
-    return _run(plan, folder, read_done(folder), limits or Limits(), workers, report)
+    description = read_description(folder)
+    plan = Plan.from_dict(description["plan"])
+    set_switches(plan.device)
+    description["resumed"] = [*description.get("resumed", []), describe_environment(plan.device)]
+    return _run(plan, folder, description, read_done(folder), limits or Limits(), workers, report)
 
 
 def _run(
-    plan: Plan, folder: Path, done: set[tuple[int, str]], limits: Limits, workers: int | None, report: Report | None
+    plan: Plan,
+    folder: Path,
+    description: dict[str, Any],
+    done: set[tuple[int, str]],
+    limits: Limits,
+    workers: int | None,
+    report: Report | None,
 ) -> Progress:
-    # Read when a Triton kernel is decorated: must stand in the environment before any worker imports one.
-    if plan.device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"
-    else:
-        os.environ.pop("TRITON_INTERPRET", None)
-    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # its default changes between versions
-    description: dict[str, Any] = {"plan": plan.to_dict(), "environment": describe_environment(plan.device)}
+    description = description | {"plan": plan.to_dict()}
     try:
         directory = RunDirectory(folder, description)
     except OSError as error:
@@ -97,6 +102,15 @@ def _run(
         pool.close()
         directory.close()
     return progress
+
+
+def set_switches(device: str) -> None:
+    """Triton's, read when a kernel is decorated: they must stand before any worker imports one."""
+    if device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+    else:
+        os.environ.pop("TRITON_INTERPRET", None)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # its default changes between versions
 
 
 def count_workers(device: str) -> int:

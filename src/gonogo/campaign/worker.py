@@ -28,7 +28,8 @@ def work(pipe: Connection, ops_folders: list[str], gpu_memory_share: float) -> N
 
     for folder in ops_folders:
         add_folder(Path(folder))
-    _configure_torch(gpu_memory_share)
+    configure_torch()
+    _limit_gpu_memory(gpu_memory_share)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         pipe.send(("ready", None))
         while True:
@@ -50,7 +51,8 @@ def _detach() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def _configure_torch(gpu_memory_share: float) -> None:
+def configure_torch() -> None:
+    """One thread, and the switches of FLAGS."""
     import torch
 
     torch.set_num_threads(1)
@@ -61,5 +63,10 @@ def _configure_torch(gpu_memory_share: float) -> None:
         for part in owner.split(".")[1:]:
             target = getattr(target, part)
         setattr(target, name, value)
+
+
+def _limit_gpu_memory(gpu_memory_share: float) -> None:
+    import torch
+
     if torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(gpu_memory_share)

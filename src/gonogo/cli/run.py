@@ -95,7 +95,7 @@ def run(
     except KeyboardInterrupt:
         click.echo(f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}", err=True)
         sys.exit(130)
-    _print_summary(folder, progress, time.monotonic() - started, reporter.first, as_json=as_json)
+    _print_summary(folder, progress, time.monotonic() - started, as_json=as_json)
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -116,7 +116,6 @@ class Reporter:
 
     def __init__(self, terminal: bool) -> None:
         self.terminal = terminal
-        self.first: int | None = None
         self._said = self._started = time.monotonic()
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}/s"), TimeRemainingColumn())
         self._bar = Bar(*columns, console=Console(stderr=True), disable=not terminal)
@@ -132,9 +131,7 @@ class Reporter:
     def report(self, progress: Progress) -> None:
         """Take note of how far it is."""
         now = time.monotonic()
-        if self.first is None:
-            self.first = progress.rows - sum(progress.outcomes.values())
-        rate = (progress.rows - self.first) / max(now - self._started, 1e-9)
+        rate = sum(progress.outcomes.values()) / max(now - self._started, 1e-9)
         self._bar.update(self._task, completed=progress.rows, total=progress.total, rate=f"{rate:.0f}")
         if not self.terminal and now - self._said > PLAIN_EVERY_S:
             self._said = now
@@ -142,8 +139,8 @@ class Reporter:
             click.echo(f"{progress.rows}/{progress.total} records, {rate:.0f}/s, {left_s:.0f} s left", err=True)
 
 
-def _print_summary(folder: Path, progress: Progress, seconds: float, first: int | None, *, as_json: bool) -> None:
-    made = progress.rows - (first or 0)
+def _print_summary(folder: Path, progress: Progress, seconds: float, *, as_json: bool) -> None:
+    made = sum(progress.outcomes.values())
     if as_json:
         click.echo(json.dumps({
             "run": str(folder), "records": progress.rows, "planned": progress.total, "seconds": round(seconds, 3),
@@ -151,4 +148,5 @@ def _print_summary(folder: Path, progress: Progress, seconds: float, first: int 
         }))  # fmt: skip
         return
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(progress.outcomes.items()))
-    click.echo(f"{progress.rows} of {progress.total} records in {folder}: {made} in {seconds:.0f} s ({outcomes})")
+    now = f"{made} made now in {seconds:.0f} s: {outcomes}" if made else "nothing was left to do"
+    click.echo(f"{progress.rows} of {progress.total} records in {folder}; {now}")

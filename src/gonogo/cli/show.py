@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "s
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Path, ...], as_json: bool) -> None:
     """Replay KERNEL on the case CASE_ID: its outcome, its readings and its worst elements. Not isolated."""
-    from gonogo.campaign import find_device
+    from gonogo.campaign import find_device, set_switches
 
     for folder in ops_path:
         add_folder(folder)
@@ -37,10 +36,11 @@ def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Pat
     op = get_op(case.op)
     op.kernel(kernel)
     place = find_device(device)
-    if place == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"
+    set_switches(place)
     from gonogo.campaign.execute import Job, find_worst, prepare, run_kernel
+    from gonogo.campaign.worker import configure_torch
 
+    configure_torch()
     bench = prepare(Job(0, case, "replay", (kernel,), place))
     row = run_kernel(bench, op.kernel(kernel))
     elements = find_worst(bench, op.kernel(kernel), worst)
