@@ -60,6 +60,7 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
         (["run", "relu", "--dtypes", "float8"], "unknown dtype 'float8'; known: float16, bfloat16, float32"),
         (["run", "relu", "--device", "tpu"], "unknown device 'tpu'; known: auto, cpu, cuda"),
         (["run", "relu", "--distributions", "flat"], "unknown distribution 'flat'; known: uniform, "),
+        (["run", "relu", "--strategies", "odd"], "unknown strategy 'odd'; known: default, boundary, regular"),
         (["run", "relu", "--cases", "0"], "0 cases: at least 1 is needed"),
         (["run", "--resume"], "--resume needs --out with the run directory to complete"),
         (["run", "--resume", "--out", "EMPTY"], "is no run directory: it has no run.json"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from gonogo.cases import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE
+from gonogo.cases import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE, STRATEGIES
 from gonogo.errors import BackendMissing, InputError
 from gonogo.ops import DTYPES, add_folder, op_names
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gonogo.campaign import Progress
 
 PLAIN_EVERY_S = 10.0
+EVERYTHING = (*FINITE, EXACT, *NON_FINITE)
 
 
 @click.command(epilog="Example: gonogo run softmax rmsnorm --cases 100 --seed 1 --out runs/one")
@@ -33,6 +35,7 @@ PLAIN_EVERY_S = 10.0
 @click.option("--seed", default=0, show_default=True, help="Another seed is another set of cases.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--distributions", help=f"Comma-separated, of: {', '.join(DISTRIBUTIONS)}. All by default.")
+@click.option("--strategies", default=",".join(STRATEGIES), show_default=True, help="Of shapes. Comma-separated.")
 @click.option("--out", type=click.Path(path_type=Path), help="Run directory; runs/DEVICE-SEED by default.")
 @click.option("--resume", is_flag=True, help="Complete the run in --out; its own plan is used.")
 @click.option(
@@ -51,6 +54,7 @@ def run(
     seed: int,
     device: str,
     distributions: str | None,
+    strategies: str,
     out: Path | None,
     resume: bool,
     quick: bool,
@@ -82,7 +86,8 @@ def run(
             faulty_every=faulty_every,
             seed=seed,
             device=find_device(device),
-            distributions=_split_distributions(distributions),
+            distributions=_split_known("distribution", distributions, DISTRIBUTIONS) or EVERYTHING,
+            strategies=_split_known("strategy", strategies, STRATEGIES) or STRATEGIES,
             ops_folders=tuple(str(extra.resolve()) for extra in ops_path),
         )
         folder = out or Path("runs") / f"{plan.device}-{seed}"
@@ -102,13 +107,12 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
 
 
-def _split_distributions(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return (*FINITE, EXACT, *NON_FINITE)
-    for name in _split(text):
-        if name not in DISTRIBUTIONS:
-            raise InputError(f"unknown distribution {name!r}; known: {', '.join(DISTRIBUTIONS)}")
-    return _split(text)
+def _split_known(what: str, text: str | None, known: Collection[str]) -> tuple[str, ...]:
+    names = _split(text or "")
+    for name in names:
+        if name not in known:
+            raise InputError(f"unknown {what} {name!r}; known: {', '.join(known)}")
+    return names
 
 
 class Reporter:
