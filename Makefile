@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/measure/native/*)
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench results clean
 
 demo: .venv/.installed
-	$(BIN)/gonogo demo
+	$(BIN)/gonogo reproduce
 
 test: .venv/.installed
 	$(BIN)/python -m pytest -n auto
@@ -22,11 +22,16 @@ bench: .venv/.installed
 	$(BIN)/python benchmarks/error_scale.py
 	$(BIN)/python benchmarks/campaign.py
 
+# All tables of the documents, from the committed records.
+results: .venv/.installed
+	$(BIN)/gonogo reproduce $(addprefix --records ,$(sort $(wildcard records/h200-*))) --out docs/results/h200
+	$(BIN)/gonogo reproduce --records records --out docs/results/all
+
 # Re-installs when the metadata, the pins or the C sources change; Python sources are editable.
 .venv/.installed: $(SOURCES)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "gonogo needs Python 3.11 or later"'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,test,lint]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,test,lint,report]'
 	touch $@
 
 clean:

@@ -68,9 +68,9 @@ class DeviceMismatch(InputError):
 class BackendMissing(GonogoError, ImportError):
     """The call needs a package that is not installed."""
 
-    def __init__(self, package: str, why: str) -> None:
+    def __init__(self, package: str, why: str, *, extra: str = "torch") -> None:
         self.package = package
-        super().__init__(f"{why} needs {package}, which is not installed. Run: pip install 'gonogo[torch]'")
+        super().__init__(f"{why} needs {package}, which is not installed. Run: pip install 'gonogo[{extra}]'")
 
 
 class BadTolerance(InputError):
@@ -162,3 +162,23 @@ class UnknownOp(InputError):
 
 class CampaignFailed(GonogoError, RuntimeError):
     """A campaign that cannot go on, through no fault of a kernel."""
+
+
+class UnknownRule(InputError):
+    """A rule name that no file in rules answers to."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(f"there is no rule {name!r}; known: {', '.join(known)}")
+
+
+class TooFewCases(InputError):
+    """Fewer readings than the rule needs for what it promises."""
+
+    def __init__(self, rule: str, have: int, needs: int, *, rate: float | None = None) -> None:
+        self.rule, self.have, self.needs, self.rate = rule, have, needs, rate
+        promise = "" if rate is None else f" for a false-positive rate of {rate:g}"
+        super().__init__(
+            f"rule {rule} needs {needs:,} reading{'' if needs == 1 else 's'}{promise} and has {have:,}. "
+            "Run more cases, or choose another rule"
+        )

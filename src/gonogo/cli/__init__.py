@@ -7,8 +7,11 @@ import sys
 import click
 
 from gonogo import __version__
+from gonogo.cli.calibrate import calibrate
 from gonogo.cli.demo import demo
+from gonogo.cli.evaluate import evaluate
 from gonogo.cli.ops import ops
+from gonogo.cli.reproduce import reproduce
 from gonogo.cli.run import run
 from gonogo.cli.show import show
 from gonogo.errors import GonogoError
@@ -20,7 +23,7 @@ def cli() -> None:
     """Measure what error a tensor kernel makes, in units that its format and its op justify."""
 
 
-for command in (demo, ops, run, show):
+for command in (calibrate, demo, evaluate, ops, reproduce, run, show):
     cli.add_command(command)
 
 

@@ -1,0 +1,89 @@
+"""gonogo calibrate: records → gonogo.lock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from gonogo.cli._tables import print_tables
+from gonogo.errors import InputError
+
+
+@click.command(epilog="Example: gonogo calibrate records -o gonogo.lock")
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--gauge", default="bound", show_default=True, help="absolute, magnitude, ulp, bound or deterministic."
+)
+@click.option("--rule", "rule_name", default="pooled", show_default=True, help="How readings become a limit.")
+@click.option("--parameter", "-p", multiple=True, help="Of the rule, as in: -p margin=2. Repeatable.")
+@click.option("--ops", default="", help="Comma-separated; all by default.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("gonogo.lock"), show_default=True)
+@click.option("--diff", "old", type=click.Path(path_type=Path), help="Compare with this lock file; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def calibrate(
+    runs: tuple[Path, ...],
+    gauge: str,
+    rule_name: str,
+    parameter: tuple[str, ...],
+    ops: str,
+    out: Path,
+    old: Path | None,
+    as_json: bool,
+) -> None:
+    """Make limits from the controls of RUNS (run directories, or folders of them)."""
+    from gonogo import __version__
+    from gonogo.evaluate.groups import Rows
+    from gonogo.evaluate.score import Method
+    from gonogo.evaluate.score import calibrate as make_limits
+    from gonogo.evaluate.table import Table
+    from gonogo.limits import GAUGES
+    from gonogo.lock import diff_limits, read_lock, write_lock
+    from gonogo.records import load_columns
+    from gonogo.rules import rule
+
+    if gauge not in GAUGES:
+        raise InputError(f"unknown gauge {gauge!r} for limits; known: {', '.join(GAUGES)}")
+    method = Method("", gauge, rule(rule_name, **_parse_parameters(parameter)))
+    columns = load_columns(runs)
+    wanted = {name for name in ops.split(",") if name}
+    unknown = wanted - set(columns.names["op"])
+    if unknown:
+        raise InputError(
+            f"no record of op {', '.join(sorted(unknown))}; there are: {', '.join(sorted(columns.names['op']))}"
+        )
+    limits = [limit for limit in make_limits(Rows(columns), method) if not wanted or limit.op in wanted]
+    if not limits:
+        raise InputError(
+            "no group of controls has enough sound records for this rule. Run more cases with: gonogo run"
+        )
+    if old is not None:
+        changes = diff_limits(read_lock(old)[0], limits)
+        lines = [(c.op, c.contract, c.kernel, c.dtype, c.before, c.after, c.kind) for c in changes]
+        names = ("op", "contract", "kernel", "dtype", "before", "after", "change")
+        if as_json:
+            click.echo(json.dumps([dict(zip(names, line, strict=True)) for line in lines], indent=1))
+        else:
+            print_tables([Table(f"{len(lines)} of {len(limits)} limits changed", names, lines)])
+        return
+    provenance: dict[str, str | int] = {
+        "gonogo": __version__,
+        "devices": ", ".join(sorted(set(columns.devices))),
+        "runs": ", ".join(columns.runs),
+        "records": len(columns),
+    }
+    write_lock(out, limits, provenance)
+    summary = {"lock": str(out), "limits": len(limits), "records": len(columns), "gauge": gauge, "rule": rule_name}
+    click.echo(json.dumps(summary) if as_json else f"{len(limits)} limits ({gauge} × {rule_name}) in {out}")
+
+
+def _parse_parameters(given: tuple[str, ...]) -> dict[str, float]:
+    found = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise InputError(f"parameter {text!r} is not of the form name=number") from None
+    return found

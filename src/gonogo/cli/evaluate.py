@@ -1,0 +1,88 @@
+"""gonogo evaluate: records → what every tolerance catches, and how often it cries wolf."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from gonogo.cli._tables import print_tables
+
+
+@click.command(epilog="Example: gonogo evaluate records/h200-* --holdout run")
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--holdout", default="run", show_default=True, help="none, run, implementation, distribution, shape, device."
+)
+@click.option("--op", default="", help="Only this op.")
+@click.option("--dtype", default="", help="Only this dtype.")
+@click.option("--distribution", default="", help="Only this distribution of values.")
+@click.option("--every-method", is_flag=True, help="Every gauge with every rule.")
+@click.option(
+    "--tables", is_flag=True, help="The paper's tables too: headline, tightening, recall per kernel, curve."
+)
+@click.option(
+    "--sweep", is_flag=True, help="Safety factors, percentiles and margins: false positives against recall."
+)
+@click.option(
+    "--drift", nargs=2, type=click.Path(path_type=Path), help="Two sets of runs: do the limits of the first hold?"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def evaluate(
+    runs: tuple[Path, ...],
+    holdout: str,
+    op: str,
+    dtype: str,
+    distribution: str,
+    every_method: bool,
+    tables: bool,
+    sweep: bool,
+    drift: tuple[Path, Path] | None,
+    as_json: bool,
+) -> None:
+    """Score gonogo's limits, the paper's rule and the field's policies on RUNS, or folders of runs."""
+    from gonogo.errors import InputError
+    from gonogo.evaluate import Rows, filter_columns, make_non_finite_table
+    from gonogo.evaluate import evaluate as score
+    from gonogo.evaluate.drift import make_drift
+    from gonogo.evaluate.paper_tables import make_curve, make_headline, make_recall, make_tightening
+    from gonogo.evaluate.score import default_methods
+    from gonogo.evaluate.sweep import make_sweep
+    from gonogo.records import load_columns
+
+    def load(paths: tuple[Path, ...]) -> Rows:
+        return Rows(filter_columns(load_columns(paths), op=op, dtype=dtype, distribution=distribution))
+
+    if drift:
+        found = [make_drift(load((drift[0],)), load((drift[1],)), default_methods()[0])]
+        result = {}
+    else:
+        if not runs:
+            raise InputError("no runs given. Example: gonogo evaluate records")
+        rows = load(runs)
+        evaluation = score(rows.columns, holdout, every_method=every_method)
+        found, result = [evaluation.to_table()], evaluation.to_dict()
+        scores = {one.name: one for one in evaluation.scores}
+        if tables:
+            found += [
+                make_headline(rows),
+                make_tightening(rows),
+                make_recall(rows, scores),
+                make_curve(rows, scores),
+            ]
+            found.append(make_non_finite_table(rows))
+        if sweep:
+            found.append(make_sweep(rows, holdout))
+    if as_json:
+        extra = {
+            t.title: [dict(zip(t.columns, map(_plain, row), strict=True)) for row in t.rows]
+            for t in found[not drift :]
+        }
+        click.echo(json.dumps(result | ({"schema": 1} | {"tables": extra} if extra else {}), indent=1))
+        return
+    print_tables(found)
+
+
+def _plain(cell: object) -> object:
+    return cell if cell is None or isinstance(cell, int | float | str) else str(cell)

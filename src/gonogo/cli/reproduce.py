@@ -1,0 +1,59 @@
+"""gonogo reproduce: the paper end to end: run, calibrate, evaluate, and its figures beside this machine's."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from gonogo.cli._tables import print_tables
+from gonogo.errors import BackendMissing
+
+
+@click.command(epilog="Example: gonogo reproduce --records records")
+@click.option(
+    "--records",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Use these runs; no kernel is run. Repeatable.",
+)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("reproduction"), show_default=True)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.option("--cases", default=3, show_default=True, help="Cases per op and dtype of each of the two runs.")
+def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int) -> None:
+    """Run the corpus twice (or take --records), calibrate, evaluate held out, write tables, figure and limits."""
+    from gonogo.evaluate.reproduction import reproduce_paper, write_reproduction
+    from gonogo.records import load_columns
+
+    started = time.monotonic()
+    paths = list(records)
+    if not paths:
+        paths = _run_twice(out, device, cases)
+        click.echo(f"ran the corpus in {time.monotonic() - started:.0f} s", err=True)
+    reproduction = reproduce_paper(load_columns(paths))
+    written = write_reproduction(reproduction, out)
+    print_tables([*reproduction.headlines, reproduction.summary])
+    click.echo(f"{len(written)} files in {out}: {', '.join(path.name for path in written)}")
+
+
+def _run_twice(out: Path, device: str, cases: int) -> list[Path]:
+    """Two runs, so that one can be held out."""
+    try:
+        from gonogo.campaign import Plan, find_device, run_campaign
+    except ModuleNotFoundError as error:
+        raise BackendMissing(str(error.name), "gonogo reproduce without --records") from None
+    from gonogo.cli.run import Reporter
+    from gonogo.ops import op_names
+
+    folders = []
+    stamp = int(time.time())
+    for seed in (1, 2):
+        plan = Plan(ops=op_names(), cases=cases, seed=seed, device=find_device(device))
+        folder = out / "runs" / f"{stamp}-{plan.device}-{seed}"
+        reporter = Reporter(sys.stderr.isatty())
+        with reporter:
+            run_campaign(plan, folder, report=reporter.report)
+        folders.append(folder)
+    return folders

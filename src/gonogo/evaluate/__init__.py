@@ -1,0 +1,129 @@
+"""Records → recall, false positives, sweeps, hold-outs, drift."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gonogo.cases import NON_FINITE
+from gonogo.errors import InputError
+from gonogo.evaluate.groups import MANIFEST, Rows
+from gonogo.evaluate.score import Score, all_methods, default_methods, score_methods, score_policies
+from gonogo.evaluate.table import Table
+from gonogo.records import Columns
+
+__all__ = ["Evaluation", "Rows", "evaluate", "filter_columns"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of all methods and policies under one hold-out, and what was left out of them."""
+
+    holdout: str
+    records: int
+    devices: tuple[str, ...]
+    runs: tuple[str, ...]
+    scores: tuple[Score, ...]
+    left_out: dict[str, int]
+    """Rows that no score counts, by reason."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "schema": 1, "holdout": self.holdout, "in_sample": self.holdout == "none", "records": self.records,
+            "runs": list(self.runs), "devices": sorted(set(self.devices)), "manifest_signal": MANIFEST,
+            "left_out": self.left_out, "policies": [score.to_dict() for score in self.scores],
+        }  # fmt: skip
+
+    def to_table(self) -> Table:
+        """Side by side, by recall of what differs."""
+
+        def percent(key: str, digits: int = 1) -> str | None:
+            rate = found[key]
+            return None if rate is None else f"{100 * rate:.{digits}f} %"
+
+        lines = []
+        for score in sorted(self.scores, key=lambda s: -(s.caught_differing / max(s.differing, 1))):
+            found = score.to_dict()
+            lines.append((
+                score.name, score.gauge if score.gauge == "policy" else f"{score.gauge} × {score.rule}",
+                f"{score.false_positives:,}/{score.control_cases:,}",
+                percent("fp_rate", 3), percent("fp_upper95", 3), percent("recall_all"),
+                percent("recall_differing"), percent("recall_manifest", 2), score.unjudged,
+            ))  # fmt: skip
+        machines = ", ".join(sorted(set(self.devices)))
+        how = "in-sample" if self.holdout == "none" else f"held out by {self.holdout}"
+        columns = (
+            "method", "gauge × rule", "false positives", "rate", "at most (95 %)", "all", "differing", "manifest",
+            "not judged",
+        )  # fmt: skip
+        note = (
+            f"{self.records:,} records of {len(self.runs)} runs on {machines}. Recall of all faulty cases, "
+            f"of those whose bits differ from the control's, of the manifest ones (signal ≥ {MANIFEST:g}). "
+        )
+        note += _tell_left_out(self.left_out)
+        return Table(f"All methods, {how}", columns, lines, note)
+
+
+def _tell_left_out(left_out: dict[str, int]) -> str:
+    told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
+    return f"Left out: {told}." if told else ""
+
+
+def evaluate(columns: Columns, holdout: str = "run", *, every_method: bool = False) -> Evaluation:
+    """Score ours, the paper's rule and every policy; with `every_method`, every gauge with every rule too."""
+    rows = Rows(columns)
+    if not rows.calibrating.any():
+        raise InputError("no sound control record among these: there is nothing to calibrate from")
+    methods = all_methods() if every_method else default_methods()
+    scores = [*score_methods(rows, holdout, methods), *score_policies(rows)]
+    return Evaluation(
+        holdout, len(columns), tuple(columns.devices), tuple(columns.runs), tuple(scores), count_left_out(rows)
+    )
+
+
+def count_left_out(rows: Rows) -> dict[str, int]:
+    """Why rows are in no score."""
+    columns = rows.columns
+    counted = rows.controls | rows.faulty
+    reasons: Counter[str] = Counter()
+    reasons["with NaN or infinite inputs"] = int((~rows.finite).sum())
+    reasons["past the format's largest value"] = int((rows.overflowed & rows.finite).sum())
+    control = columns.equals("role", "control")
+    for name in columns.names["outcome"]:
+        here = columns.equals("outcome", name) & rows.finite & ~counted & ~rows.overflowed
+        reasons[f"controls with outcome {name}"] = int((here & control).sum())
+        label = "faulty without a control to compare with" if name == "ok" else f"faulty with outcome {name}"
+        reasons[label] = int((here & ~control).sum())
+    return {reason: count for reason, count in reasons.items() if count}
+
+
+def make_non_finite_table(rows: Rows) -> Table:
+    """Outcomes on inputs with NaN and infinities, which are verdicts of their own."""
+    columns = rows.columns
+    lines = []
+    for distribution in NON_FINITE:
+        for role in ("control", "faulty"):
+            here = columns.equals("distribution", distribution) & columns.equals("role", role)
+            counts = np.bincount(columns.codes["outcome"][here], minlength=len(columns.names["outcome"]))
+            found = {name: int(count) for name, count in zip(columns.names["outcome"], counts, strict=False)}
+            lines.append((f"{distribution}, {role}", int(here.sum()), *(found.get(n, 0) for n in SHOWN_OUTCOMES)))
+    return Table("Inputs with NaN and infinities", ("rows", "cases", *SHOWN_OUTCOMES), lines)
+
+
+SHOWN_OUTCOMES = ("ok", "non-finite", "unwritten", "not-repeatable", "raised", "refused")
+
+
+def filter_columns(columns: Columns, *, op: str = "", dtype: str = "", distribution: str = "") -> Columns:
+    """Only rows of one op, dtype or distribution."""
+    mask = np.ones(len(columns), bool)
+    for name, wanted in (("op", op), ("dtype", dtype), ("distribution", distribution)):
+        if wanted:
+            if wanted not in columns.names[name]:
+                known = ", ".join(sorted(columns.names[name]))
+                raise InputError(f"no record has {name} {wanted!r}; there are: {known}")
+            mask &= columns.equals(name, wanted)
+    return columns if mask.all() else columns.select(mask)

@@ -1,0 +1,34 @@
+"""Rows → false positives against recall, over safety factors, percentiles and margins, for every gauge."""
+
+from __future__ import annotations
+
+from gonogo.evaluate.groups import Rows
+from gonogo.evaluate.score import Method, score_methods
+from gonogo.evaluate.table import Share, Table
+from gonogo.rules import rule
+
+FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+PERCENTILES = (90, 95, 99, 100)
+MARGINS = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0)
+GAUGES = ("absolute", "magnitude", "ulp", "bound")
+
+
+def make_sweep(rows: Rows, holdout: str) -> Table:
+    """The paper's rule with every factor and percentile, and the pooled one with every margin."""
+    methods = [
+        Method(f"{gauge} × p{percentile} × {factor:g}", gauge, rule("paper", percentile=percentile, factor=factor))
+        for gauge in GAUGES for percentile in PERCENTILES for factor in FACTORS
+    ]  # fmt: skip
+    methods += [
+        Method(f"bound × pooled({floor:g}, {margin:g})", "bound", rule("pooled", floor=floor, margin=margin))
+        for floor in (1.0, 2.0) for margin in MARGINS
+    ]  # fmt: skip
+    lines = []
+    for score in score_methods(rows, holdout, methods):
+        lines.append((
+            score.name, Share(score.false_positives, score.control_cases, 3),
+            Share(score.caught_all, score.all), Share(score.caught_differing, score.differing),
+            Share(score.caught_manifest, score.manifest, 2),
+        ))  # fmt: skip
+    columns = ("gauge × rule", "false positives", "recall, all", "recall, differing", "recall, manifest")
+    return Table(f"Sweep, hold-out {holdout}", columns, lines)

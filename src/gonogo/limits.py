@@ -1,0 +1,54 @@
+"""Readings of controls → limits, one per group of records, each with what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gonogo.intervals import upper_bound
+from gonogo.rules import Rule
+
+GAUGES = ("absolute", "magnitude", "ulp", "bound", "deterministic")
+"""Gauges that records hold readings in; the last is `bound` with every sum taken for one long chain."""
+DTYPE_FREE = ("bound", "deterministic")
+"""Gauges that leave output rounding out, so that readings of all dtypes of a contract belong together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A number that a correct kernel's reading stays below, and where it is from."""
+
+    op: str
+    contract: str
+    kernel: str | None
+    """The control it was made from; None for all of the contract's."""
+    dtype: str | None
+    """None for all."""
+    gauge: str
+    rule: str
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """Of the rule."""
+    value: float = 0.0
+    cases: int = 0
+    """Readings it was made from."""
+    exceeding: int = 0
+    """How many of these are above it."""
+    fp_upper95: float = 1.0
+    """False-positive rate on cases like these, at most, with 95 % confidence."""
+    runs: tuple[str, ...] = ()
+
+
+def make_limit(
+    rule: Rule, gauge: str, readings: npt.NDArray[np.float64], *,
+    op: str, contract: str, kernel: str | None = None, dtype: str | None = None, runs: Sequence[str] = (),
+) -> Limit:  # fmt: skip
+    """Apply a rule to the readings of one group."""
+    value = rule.limit(readings)
+    exceeding = int((readings > value).sum())
+    return Limit(
+        op, contract, kernel, dtype, gauge, rule.name, dict(rule.parameters), value, len(readings), exceeding,
+        upper_bound(exceeding, len(readings)), tuple(runs),
+    )  # fmt: skip

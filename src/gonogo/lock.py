@@ -1,0 +1,235 @@
+"""Limits ↔ `gonogo.lock`, a text file that is reviewed like any other: same limits, same bytes, one block each."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Literal
+
+from gonogo.errors import InputError
+from gonogo.limits import Limit
+
+LOCK_FORMAT = 1
+CONFLICT_MARKER = re.compile(r"^(<{7}|={7}|>{7}|\|{7})( |$)", re.MULTILINE)
+MAKE_AGAIN = "Make it again with: gonogo calibrate RUNS"
+
+Provenance = dict[str, str | int]
+_Key = tuple[str, str, str | None, str | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one limit between two locks."""
+
+    op: str
+    contract: str
+    kernel: str | None
+    dtype: str | None
+    gauge: str
+    before: float | None
+    """None where the limit is new."""
+    after: float | None
+    """None where it is gone."""
+
+    @property
+    def kind(self) -> Literal["new", "gone", "tightened", "loosened"]:
+        """In a word."""
+        if self.before is None:
+            return "new"
+        if self.after is None:
+            return "gone"
+        return "tightened" if self.after < self.before else "loosened"
+
+
+def diff_limits(old: Sequence[Limit], new: Sequence[Limit]) -> list[Change]:
+    """Limits whose value differs, in the order of a lock."""
+    before = {_key(limit): limit.value for limit in old}
+    after = {_key(limit): limit.value for limit in new}
+    return [
+        Change(*key, before=before.get(key), after=after.get(key))
+        for key in sorted(before.keys() | after.keys(), key=_order)
+        if before.get(key) != after.get(key)
+    ]
+
+
+def write_lock(path: Path, limits: Sequence[Limit], provenance: Mapping[str, str | int]) -> None:
+    """Write a lock whole or not at all; what could not be read back is refused."""
+    from gonogo.records.run_directory import write_atomically  # reading a lock needs no Arrow
+
+    table = "".join(f"{_quote_key(key)} = {_format(value)}\n" for key, value in sorted(provenance.items()))
+    blocks = [_format_limit(limit) for limit in sorted(limits, key=lambda limit: _order(_key(limit)))]
+    text = "\n".join([f"format = {LOCK_FORMAT}\n", f"[provenance]\n{table}", *blocks])
+    _parse_lock(text, path)
+    write_atomically(path, text.encode())
+
+
+def read_lock(path: Path) -> tuple[list[Limit], Provenance]:
+    """Limits and provenance of a lock, as write_lock got them."""
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError:
+        raise InputError(f"there is no {path}. Make one with: gonogo calibrate RUNS") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: byte {error.start}. {MAKE_AGAIN}") from None
+    return _parse_lock(text, path)
+
+
+def _parse_lock(text: str, path: Path) -> tuple[list[Limit], Provenance]:
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        marker = CONFLICT_MARKER.search(text)
+        if marker:
+            line = text.count("\n", 0, marker.start()) + 1
+            raise InputError(
+                f"{path} holds a merge conflict at line {line}. Keep one side whole, or make the lock again with: "
+                "gonogo calibrate RUNS"
+            ) from None
+        raise InputError(f"{path} is not TOML: {error}. {MAKE_AGAIN}") from None
+    # The version first: another one may have other keys.
+    if "format" not in content:
+        raise InputError(f"{path} does not say its lock format; this gonogo reads {LOCK_FORMAT}. {MAKE_AGAIN}")
+    version = content["format"]
+    if type(version) is not int or version != LOCK_FORMAT:
+        remedy = "Update gonogo" if type(version) is int and version > LOCK_FORMAT else MAKE_AGAIN
+        raise InputError(f"{path} has lock format {version!r}, this gonogo reads {LOCK_FORMAT}. {remedy}")
+    _refuse_unknown(content, ("format", "provenance", "limit"), str(path))
+    entries = content.get("limit", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputError(f"{path}: 'limit' is not a list of tables: write every limit under its own [[limit]]")
+    limits: dict[_Key, Limit] = {}
+    for number, entry in enumerate(entries, 1):
+        where = f"{path}: limit {number}{_name_entry(entry)}"
+        limit = _parse_limit(entry, where)
+        if _key(limit) in limits:
+            raise InputError(f"{where} is there twice. Keep one of them")
+        limits[_key(limit)] = limit
+    return list(limits.values()), _parse_provenance(content.get("provenance"), path)
+
+
+def _parse_provenance(table: object, path: Path) -> Provenance:
+    if not isinstance(table, dict):
+        raise InputError(f"{path} has no [provenance] table. {MAKE_AGAIN}")
+    for key, value in table.items():
+        if not (_is_text(value) or _is_count(value)):
+            raise InputError(f"{path}: provenance {key!r} is {value!r}, not a text or a whole number")
+    return table
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int
+
+
+def _is_number(value: object) -> bool:
+    # A limit of inf would let everything pass.
+    return _is_count(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _is_numbers(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+_TEXT, _COUNT, _NUMBER = (_is_text, "a text"), (_is_count, "a whole number"), (_is_number, "a finite number")
+_KINDS = {
+    "op": _TEXT,
+    "contract": _TEXT,
+    "kernel": _TEXT,
+    "dtype": _TEXT,
+    "gauge": _TEXT,
+    "rule": _TEXT,
+    "parameters": (_is_numbers, "a table of finite numbers"),
+    "value": _NUMBER,
+    "cases": _COUNT,
+    "exceeding": _COUNT,
+    "fp_upper95": _NUMBER,
+    "runs": (_is_texts, "a list of texts"),
+}
+"""Keys of an entry in the order they are written in, and what each holds."""
+_MAY_BE_ABSENT = ("kernel", "dtype")
+assert tuple(_KINDS) == tuple(field.name for field in fields(Limit))
+
+
+def _parse_limit(entry: dict[str, Any], where: str) -> Limit:
+    # A misspelt `dtype` must not turn into a limit for all dtypes.
+    _refuse_unknown(entry, tuple(_KINDS), where)
+    for key, (is_kind, kind) in _KINDS.items():
+        if key in entry:
+            if not is_kind(entry[key]):
+                raise InputError(f"{where}: {key!r} is {entry[key]!r}, not {kind}")
+        elif key not in _MAY_BE_ABSENT:
+            raise InputError(f"{where} has no {key!r}. {MAKE_AGAIN}")
+    return Limit(
+        op=entry["op"],
+        contract=entry["contract"],
+        kernel=entry.get("kernel"),
+        dtype=entry.get("dtype"),
+        gauge=entry["gauge"],
+        rule=entry["rule"],
+        parameters={name: float(value) for name, value in entry["parameters"].items()},
+        value=float(entry["value"]),
+        cases=entry["cases"],
+        exceeding=entry["exceeding"],
+        fp_upper95=float(entry["fp_upper95"]),
+        runs=tuple(entry["runs"]),
+    )
+
+
+def _refuse_unknown(table: dict[str, Any], known: Sequence[str], where: str) -> None:
+    unknown = [key for key in table if key not in known]
+    if unknown:
+        raise InputError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
+
+
+def _name_entry(entry: dict[str, Any]) -> str:
+    named = [str(entry[key]) for key in ("op", "contract", "kernel", "dtype", "gauge") if key in entry]
+    return f" ({'/'.join(named)})" if named else ""
+
+
+def _key(limit: Limit) -> _Key:
+    return limit.op, limit.contract, limit.kernel, limit.dtype, limit.gauge
+
+
+def _order(key: _Key) -> tuple[Any, ...]:
+    op, contract, kernel, dtype, gauge = key
+    return op, contract, kernel or "", dtype or "", gauge, kernel is not None, dtype is not None
+
+
+def _format_limit(limit: Limit) -> str:
+    values = {key: getattr(limit, key) for key in _KINDS}
+    lines = [f"{key} = {_format(value)}" for key, value in values.items() if value is not None]
+    return "\n".join(["[[limit]]", *lines, ""])
+
+
+def _format(value: object) -> str:
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for one control character that JSON lets through.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_quote_key(key)} = {_format(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(_format, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    assert isinstance(value, Real)
+    # NumPy's scalars say their type in their own repr.
+    return repr(int(value) if isinstance(value, Integral) else float(value))
+
+
+def _quote_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _format(key)

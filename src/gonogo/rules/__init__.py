@@ -1,0 +1,41 @@
+"""A rule's name → how readings of correct kernels become a limit. One file per rule, found by its name.
+
+A rule file has one function, `rule(**parameters) -> Rule`. Rule checks the readings and sorts them, so that a file
+holds nothing but how many readings it needs and the limit it finds in them; adding a rule touches no other file.
+`max_margin.py` is the rule "max-margin".
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from gonogo.errors import InputError, UnknownRule
+from gonogo.rules._rule import Rule
+
+__all__ = ["Rule", "rule", "rule_names"]
+
+
+@cache
+def rule_names() -> tuple[str, ...]:
+    """Names of all rules, sorted."""
+    modules = (module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(sorted(name.replace("_", "-") for name in modules if not name.startswith("_")))
+
+
+def rule(name: str, **parameters: Any) -> Rule:
+    """The rule called `name`, with its parameters where they are not the usual ones.
+
+    >>> rule("wilks", rate=1e-3).needs
+    2995
+    """
+    if name not in rule_names():
+        raise UnknownRule(name, rule_names())
+    try:
+        made = import_module(f"{__name__}.{name.replace('-', '_')}").rule(**parameters)
+    except TypeError as error:  # a parameter too many, or no number
+        raise InputError(f"rule {name!r}: {error}") from None
+    assert isinstance(made, Rule)
+    return made

@@ -1,0 +1,129 @@
+"""gonogo calibrate, evaluate and reproduce as a user types them, on the committed records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gonogo.cli import cli
+from gonogo.errors import InputError
+from gonogo.lock import read_lock
+from gonogo.policies import load_policies
+
+RECORDS = Path(__file__).parent.parent.parent / "records"
+GPU_RUNS = [str(folder) for folder in sorted(RECORDS.glob("h200-*"))]
+
+
+def gonogo(*words: object) -> Result:
+    return CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def held_out() -> dict[str, dict]:
+    told = {}
+    for holdout in ("run", "implementation", "distribution", "shape"):
+        told[holdout] = json.loads(gonogo("evaluate", *GPU_RUNS, "--holdout", holdout, "--json").stdout)
+    return told
+
+
+def test_shape_of_the_json(held_out: dict[str, dict]) -> None:
+    told = held_out["run"]
+    assert (told["schema"], told["holdout"], told["in_sample"]) == (1, "run", False)
+    names = {policy["name"] for policy in told["policies"]}
+    assert {"gonogo", "paper", "current", *(policy.name for policy in load_policies())} <= names
+    needed = {
+        "name", "gauge", "rule", "false_positives", "control_cases", "fp_rate", "fp_upper95", "all", "recall_all",
+        "differing", "recall_differing", "manifest", "recall_manifest",
+    }  # fmt: skip
+    assert all(needed <= set(policy) for policy in told["policies"])
+
+
+def test_the_figures_that_must_hold(held_out: dict[str, dict]) -> None:
+    """On the committed H200 records: what the README promises."""
+    ours = {
+        holdout: next(p for p in told["policies"] if p["name"] == "gonogo") for holdout, told in held_out.items()
+    }
+    assert ours["run"]["fp_upper95"] <= 0.002
+    for holdout in ("implementation", "distribution", "shape"):
+        assert ours[holdout]["fp_rate"] <= 0.005
+    assert ours["run"]["recall_manifest"] >= 0.99
+    for policy in held_out["run"]["policies"]:
+        if policy["name"] not in ("gonogo", "analytic") and policy["fp_rate"] <= 0.01:
+            assert policy["recall_differing"] + 0.10 <= ours["run"]["recall_differing"], policy["name"]
+
+
+def test_calibrate_and_diff(tmp_path: Path) -> None:
+    lock = tmp_path / "gonogo.lock"
+    made = gonogo("calibrate", *GPU_RUNS, "-o", lock)
+    assert made.exit_code == 0
+    limits, provenance = read_lock(lock)
+    assert provenance["devices"] == "NVIDIA H200"
+    softmax = next(limit for limit in limits if limit.op == "softmax")
+    assert (softmax.gauge, softmax.rule, softmax.dtype) == ("bound", "pooled", None)
+    assert softmax.cases >= 3000
+    assert softmax.exceeding == 0
+    assert softmax.fp_upper95 <= 0.001
+    again = tmp_path / "again.lock"
+    gonogo("calibrate", *GPU_RUNS, "-o", again)
+    assert again.read_bytes() == lock.read_bytes()
+    looser = json.loads(gonogo("calibrate", *GPU_RUNS, "-p", "margin=9", "--diff", lock, "--json").stdout)
+    assert looser
+    assert {change["change"] for change in looser} == {"loosened"}
+
+
+def test_filters_sweep_drift_and_tables() -> None:
+    told = json.loads(gonogo("evaluate", *GPU_RUNS, "--op", "softmax", "--dtype", "float16", "--json").stdout)
+    assert told["records"] < 10_000
+    text = gonogo("evaluate", *GPU_RUNS, "--op", "relu", "--sweep", "--tables").stdout
+    for title in (
+        "Headline",
+        "Tightening per control",
+        "Recall per faulty kernel",
+        "Recall over the signal",
+        "Sweep",
+    ):
+        assert title in text
+    assert "…\n" not in text
+    drift = gonogo("evaluate", "--drift", RECORDS / "cpu-11", RECORDS / "h200-1").stdout
+    assert "softmax float32" in drift
+    assert "holds" in drift
+
+
+def test_reproduce_from_records(tmp_path: Path) -> None:
+    made = gonogo("reproduce", *(word for run in GPU_RUNS[:2] for word in ("--records", run)), "--out", tmp_path)
+    assert made.exit_code == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"results.md", "gonogo.lock", "figure1.svg", "figure1.png", "recall-per-faulty-kernel.csv"} <= names
+    text = (tmp_path / "results.md").read_text()
+    assert "82.4 % (2,034/2,467)" in text, "the published figure stands beside ours"
+    assert "in-sample" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["calibrate", "NOWHERE"], "is no run directory"),
+        (
+            ["calibrate", "RECORDS", "--gauge", "feet"],
+            "unknown gauge 'feet' for limits; known: absolute, magnitude",
+        ),
+        (["calibrate", "RECORDS", "--rule", "thumb"], "there is no rule 'thumb'; known: analytic"),
+        (["calibrate", "RECORDS", "-p", "margin"], "parameter 'margin' is not of the form name=number"),
+        (["calibrate", "RECORDS", "--ops", "nope"], "no record of op nope; there are: add_rmsnorm"),
+        (["calibrate", "RECORDS", "--diff", "NEWER"], "has lock format 9"),
+        (["evaluate"], "no runs given. Example: gonogo evaluate records"),
+        (["evaluate", "RECORDS", "--holdout", "luck"], "unknown hold-out 'luck'"),
+        (["evaluate", "RECORDS", "--op", "nope"], "no record has op 'nope'; there are: "),
+    ],
+)
+def test_bad_usage(words: list[str], message: str, tmp_path: Path) -> None:
+    newer = tmp_path / "newer.lock"
+    newer.write_text("format = 9\n")
+    places = {"RECORDS": str(RECORDS / "cpu-11"), "NOWHERE": str(tmp_path / "nowhere"), "NEWER": str(newer)}
+    with pytest.raises(InputError) as caught:
+        gonogo(*(places.get(word, word) for word in words))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
