@@ -39,14 +39,14 @@ class Evaluation:
         }  # fmt: skip
 
     def to_table(self) -> Table:
-        """Side by side, by recall of what differs."""
+        """Side by side: those with few false positives first, then by recall of what differs."""
 
         def percent(key: str, digits: int = 1) -> str | None:
             rate = found[key]
             return None if rate is None else f"{100 * rate:.{digits}f} %"
 
         lines = []
-        for score in sorted(self.scores, key=lambda s: -(s.caught_differing / max(s.differing, 1))):
+        for score in sorted(self.scores, key=_rank):
             found = score.to_dict()
             lines.append((
                 score.name, score.gauge if score.gauge == "policy" else f"{score.gauge} × {score.rule}",
@@ -66,6 +66,15 @@ class Evaluation:
         )
         note += _tell_left_out(self.left_out)
         return Table(f"All methods, {how}", columns, lines, note)
+
+
+USABLE_RATE = 0.01
+"""False-positive rate above which a test suite of a few hundred cases fails at every run."""
+
+
+def _rank(score: Score) -> tuple[bool, float]:
+    rate = score.false_positives / max(score.control_cases, 1)
+    return rate > USABLE_RATE, -score.caught_differing / max(score.differing, 1)
 
 
 def _tell_left_out(left_out: dict[str, int]) -> str:

@@ -93,7 +93,7 @@ def make_tightening(rows: Rows) -> Table:
         "control", "dtype", "cases", "current atol", "p95 × 1.5", "tightening", "published", "published tightening",
     )  # fmt: skip
     return Table(
-        "Tightening per control and dtype", columns, lines, "By how much the paper's rule tightens the atol."
+        "Tightening per control and dtype", columns, lines, "On uniform values, by how much the paper's rule tightens the atol."
     )
 
 

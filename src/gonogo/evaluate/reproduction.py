@@ -61,7 +61,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
     assert scores is not None  # in-sample always exists
     assert summary is not None
     tables = [
-        make_tightening(rows),
+        make_tightening(uniform),
         make_recall(rows, scores),
         make_curve(rows, scores),
         make_non_finite_table(rows),
@@ -75,7 +75,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
         summary=summary,
         evaluations=evaluations,
         tables=tables,
-        cells=[cell for cell, _ in find_tightening(rows)],
+        cells=[cell for cell, _ in find_tightening(uniform)],
         limits=calibrate(rows, default_methods()[0]),
     )
 
