@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.campaign import Limits, Plan, run_campaign
+from gonogo.campaign import Limits, Plan, resume_campaign, run_campaign
 from gonogo.ops import add_folder, get_op
-from gonogo.records import read_run
+from gonogo.records import RunDirectory, read_description, read_done, read_run
 
 MORE_OPS = Path(__file__).parent / "more_ops"
 CASES = 2
@@ -47,13 +47,15 @@ def test_details_say_what_happened(rows: dict[str, list[dict]]) -> None:
     assert "GiB resident, 0.5 allowed" in said["eats_memory"]
     assert said["returns_other_dtype"] == "float64, not float32"
     assert said["returns_text"] == "returned str"
+    assert said["returns_sparse"] == "returned a tensor of layout sparse_coo"
+    assert said["returns_meta"] == "returned a tensor on device meta"
     assert said["writes_into_its_input"] == "x"
     assert said["makes_nan"] == "1 elements"
 
 
 def test_neighbours_are_untouched(rows: dict[str, list[dict]]) -> None:
     """Doubling is exact, before and after all that: inputs, reference and control are what they were."""
-    for kernel in ("doubles", "doubles_too", "prints_megabytes"):
+    for kernel in ("doubles", "doubles_too", "prints_megabytes", "strides_back_in_numpy"):
         for row in rows[kernel]:
             assert (row["outcome"], row["bound"], row["max_abs"], row["max_ulp"]) == ("ok", 0.0, 0.0, 0)
             assert kernel == "doubles" or (row["bits_equal"], row["signal"]) == (True, 0.0)
@@ -61,3 +63,40 @@ def test_neighbours_are_untouched(rows: dict[str, list[dict]]) -> None:
         assert row["bits_equal"] is False
         assert row["signal"] >= 1
         assert row["max_ulp"] >= 1
+
+
+@pytest.fixture(scope="module")
+def rough_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rough")
+    run_campaign(ROUGH, folder, limits=Limits(timeout_s=20.0), workers=2)
+    return folder
+
+
+ROUGH = Plan(("rough",), ("float16", "float32"), cases=2, distributions=("uniform",), ops_folders=(str(MORE_OPS),))
+
+
+def check_rough(rows: list[dict]) -> None:
+    assert len(rows) == 2 * 6 + 2 * 5
+    for row in rows:
+        if row["kernel"] == "rough_torch":
+            assert (row["outcome"], row["detail"]) == ("crashed", "killed by SIGABRT")
+            continue
+        assert (row["outcome"], row["max_abs"]) == ("ok", 0.0), (row["kernel"], row["detail"])
+        half = row["kernel"] == "rough_after_half" and row["dtype"] == "float16"
+        against = None if row["kernel"] == "rough_plain" else "rough_half" if half else "rough_plain"
+        assert (row["kernel"], row["compared_with"]) == (row["kernel"], against)
+
+
+def test_control_that_crashes_harms_no_other(rough_folder: Path) -> None:
+    """Not as the twin of the kernel before it, nor as the control of those behind it."""
+    check_rough(read_run(rough_folder).to_pylist())
+
+
+def test_control_that_crashed_is_not_run_again_after_resume(rough_folder: Path, tmp_path: Path) -> None:
+    begun = [row for row in read_run(rough_folder).to_pylist() if row["kernel"] in ("rough_plain", "rough_torch")]
+    directory = RunDirectory(tmp_path, read_description(rough_folder))
+    directory.append(begun)
+    directory.close()
+    assert {job.gave_nothing for job in ROUGH.jobs(read_done(tmp_path))} == {("rough_torch",)}
+    resume_campaign(tmp_path, workers=2)
+    check_rough(read_run(tmp_path).to_pylist())

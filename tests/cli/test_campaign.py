@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import gonogo as package
 from gonogo.cli import cli
+from gonogo.ops import find_ops, op_names
 from gonogo.records import read_run
 
 MORE_OPS = str(Path(__file__).parent.parent / "campaign" / "more_ops")
+CORPUS = [name for name in op_names() if (Path(package.__file__).parent / "ops" / name).is_dir()]
 
 
 def gonogo(*words: object) -> subprocess.CompletedProcess[str]:
@@ -30,7 +37,7 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     told = json.loads(made.stdout)
-    assert (told["records"], told["planned"], told["outcomes"]) == (18, 18, {"ok": 18})
+    assert (told["schema"], told["records"], told["planned"], told["outcomes"]) == (1, 18, 18, {"ok": 18})
     table = read_run(folder)
     assert table.num_rows == 18
     description = json.loads((folder / "run.json").read_text())
@@ -62,6 +69,16 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
         (["run", "relu", "--distributions", "flat"], "unknown distribution 'flat'; known: uniform, "),
         (["run", "relu", "--strategies", "odd"], "unknown strategy 'odd'; known: default, boundary, regular"),
         (["run", "relu", "--cases", "0"], "0 cases: at least 1 is needed"),
+        (["run", "relu", "--dtypes", ""], "no dtype: at least 1 is needed; known: float16, bfloat16, float32"),
+        (["run", "softmax", "--distributions", "integers"], "op softmax takes none of the distributions integers"),
+        (["run", "relu", "--seed", "9223372036854"], "seed 9223372036854 is too large"),
+        (["run", "relu", "--device", "cpu", "--out", "EMPTY/run", "--memory-gb", "nan"], "it must be above 0"),
+        (
+            ["run", "no_rule", "--ops-path", "MORE", "--device", "cpu", "--out", "EMPTY/run", "--workers", "1"],
+            "reference of op no_rule failed on no_rule:f16:2x",
+        ),
+        (["run", "relu", "--cases", "0", "--resume", "--out", "EMPTY"], "run.json; leave out OPS, --cases"),
+        (["run", "--resume", "--quick", "--seed", "0", "--out", "EMPTY"], "run.json; leave out --seed, --quick"),
         (["run", "--resume"], "--resume needs --out with the run directory to complete"),
         (["run", "--resume", "--out", "EMPTY"], "is no run directory: it has no run.json"),
         (["run", "--resume", "--out", "NEWER"], "has record schema 99, this gonogo reads 1"),
@@ -80,7 +97,9 @@ def test_bad_usage(words: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "NEWER").mkdir()
     (tmp_path / "NEWER" / "run.json").write_text('{"schema": 99}')
     (tmp_path / "FILE").write_text("")
-    given = [str(tmp_path / word) if word.split("/")[0] in ("EMPTY", "NEWER", "FILE") else word for word in words]
+    (tmp_path / "MORE").symlink_to(MORE_OPS)
+    there = [path.name for path in tmp_path.iterdir()]
+    given = [str(tmp_path / word) if word.split("/")[0] in there else word for word in words]
     ended = gonogo(*given)
     assert ended.returncode == 2
     lines = ended.stderr.strip().splitlines()
@@ -106,3 +125,110 @@ def test_ops_imports_neither_torch_nor_triton() -> None:
     code = "import sys, gonogo.cli; gonogo.cli.cli(['ops', '--json'], standalone_mode=False);" \
            "assert not {'torch', 'triton', 'pyarrow'} & set(sys.modules)"  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "relu", "--timeout", "0"], "0.0 is not in the range x>0."),
+        (["run", "relu", "--memory-gb", "-1"], "-1.0 is not in the range x>0."),
+        (["show", "softmax:f16:1x1x1:c:uniform:1", "softmax", "--worst", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_numbers_out_of_range(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_ops_in_a_pipe_cuts_nothing() -> None:
+    told = gonogo("ops").stdout
+    assert "…" not in told
+    for op in find_ops(CORPUS):
+        assert f" {op.name} " in told
+        assert all(f" {kernel.name} " in told for kernel in op.kernels)
+
+
+def test_text_of_kernels_is_no_markup() -> None:
+    assert "Raises [red]text[/red] that" in gonogo("ops", "tells", "--ops-path", MORE_OPS).stdout
+    case = "tells:f32:2x5:o:uniform:1"  # :o: is an emoji to some
+    shown = gonogo("show", case, "tells_markup", "--ops-path", MORE_OPS, "--device", "cpu")
+    assert shown.stdout == (
+        f"{case}  tells_markup (control, contract float32)\n"
+        "outcome raised: RuntimeError: expected [bold]x[/bold] :smile: [/nothing]\n"
+    )
+
+
+def test_show_in_a_pipe_cuts_nothing() -> None:
+    shown = gonogo("show", "softmax:f32:2x7x1025:c:normal:81", "softmax_torch", "--device", "cpu")
+    assert shown.returncode == 0
+    assert "…" not in shown.stdout
+    plain = json.loads(
+        gonogo("show", "softmax:f32:2x7x1025:c:normal:81", "softmax_torch", "--device", "cpu", "--json").stdout
+    )
+    for element in plain["worst"]:
+        line = next(line for line in shown.stdout.splitlines() if f" {tuple(element['index'])} " in line)
+        assert repr(element["expected"]) in line
+        assert repr(element["actual"]) in line
+
+
+def test_json_has_no_number_that_json_has_not() -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    shown = gonogo("show", "naughty:f32:2x5:c:uniform:1", "makes_nan", "--ops-path", MORE_OPS, "--json",
+                   "--device", "cpu")  # fmt: skip
+    told = json.loads(shown.stdout, parse_constant=refuse)
+    assert told["record"]["bound"] == told["record"]["max_abs"] == "inf"
+    assert (told["worst"][0]["index"], told["worst"][0]["actual"]) == ([0, 0], None)
+
+
+def test_show_without_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; from gonogo.cli import main; main()"
+    words = ["show", "softmax:f16:1x1x1:c:uniform:1", "softmax_torch"]
+    ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "gonogo: gonogo show needs torch, which is not installed. Run: pip install 'gonogo[torch]'\n"
+    )
+
+
+def test_resume_where_the_ops_have_moved(tmp_path: Path) -> None:
+    shutil.copytree(Path(MORE_OPS) / "calm", tmp_path / "before" / "calm")
+    options = ["--device", "cpu", "--dtypes", "float32", "--cases", 1, "--workers", 1]
+    made = gonogo("run", "calm", "--ops-path", tmp_path / "before", *options, "--out", tmp_path / "run")
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "before").rename(tmp_path / "after")
+    (tmp_path / "run" / "part-00000.parquet").unlink()
+    lost = gonogo("run", "--resume", "--out", tmp_path / "run")
+    assert (lost.returncode, lost.stderr) == (2, f"gonogo: {tmp_path / 'before'} is not a folder of ops\n")
+    found = gonogo("run", "--resume", "--out", tmp_path / "run", "--ops-path", tmp_path / "after", "--json")
+    assert json.loads(found.stdout)["outcomes"] == {"ok": 3}
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+    folder, cases = tmp_path / "run", 400
+    command = [
+        sys.executable, "-m", "gonogo", "run", "calm", "--ops-path", MORE_OPS, "--cases", str(cases),
+        "--dtypes", "float32", "--device", "cpu", "--workers", "2", "--out", str(folder),
+    ]  # fmt: skip
+    # A shell may have its background jobs ignore the signal, which children inherit.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        campaign = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    journal = folder / "journal.jsonl"
+    started = time.monotonic()
+    while not (journal.exists() and journal.stat().st_size):
+        assert time.monotonic() - started < 100
+        with suppress(subprocess.TimeoutExpired):
+            pytest.fail(f"it ended by itself: {campaign.wait(timeout=0.01)}")
+    campaign.send_signal(signal.SIGINT)
+    _, said = campaign.communicate(timeout=60)
+    assert campaign.returncode == 130
+    assert said == f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}\n"
+    assert 0 < read_run(folder).num_rows < 3 * cases
+    assert not journal.exists()
+    again = json.loads(gonogo("run", "--resume", "--out", folder, "--json").stdout)
+    assert again["records"] == again["planned"] == read_run(folder).num_rows == 3 * cases

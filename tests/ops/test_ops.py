@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 import gonogo
+import gonogo.ops
 from gonogo.campaign import Plan, run_campaign
 from gonogo.cases import FINITE, INTERPRETER, make_inputs, plan_case
 from gonogo.errors import InputError, UnknownOp
@@ -116,8 +118,89 @@ def test_refusals(tmp_path: Path) -> None:
         add_folder(tmp_path / "nowhere")
     with pytest.raises(InputError, match="op softmax has no kernel 'softmax_tritan'; it has softmax_torch"):
         get_op("softmax").kernel("softmax_tritan")
-    made = {"inputs": (Input("x", "rows"),), "output": "rows", "main": "rows"}
-    with pytest.raises(InputError, match=r"axes \['rows'\] but sizes for \['cols'\]"):
-        Op("odd", sizes={"cols": (1,)}, kernels=(), **made)
-    with pytest.raises(InputError, match="calibrate_against is None, none of the controls"):
-        Op("odd", sizes={"rows": (1,)}, kernels=(Kernel("odd_torch", "torch", "faulty"),), **made)
+
+
+MADE = {"inputs": (Input("x", "rows"),), "output": "rows", "main": "rows", "sizes": {"rows": (1,)}}
+CONTROL = Kernel("odd_torch", "torch")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Op("odd", kernels=(CONTROL,), **MADE | {"sizes": {"cols": (1,)}}),
+         "op odd: axes ['rows'] but sizes for ['cols']"),
+        (lambda: Op("odd", kernels=(Kernel("odd_torch", "torch", "faulty"),), **MADE),
+         "kernel odd_torch: calibrate_against is None, none of the controls []"),
+        (lambda: Op("odd", kernels=(), **MADE), "op odd has no kernels"),
+        (lambda: Op("odd", kernels=(CONTROL,), **MADE | {"sizes": {"rows": ()}}),
+         "op odd: axis rows has sizes (); give one or more, all above 0"),
+        (lambda: Op("odd", kernels=(CONTROL,), **MADE | {"sizes": {"rows": (4, 0)}}),
+         "op odd: axis rows has sizes (4, 0); give one or more, all above 0"),
+        (lambda: Input("x", "rows", kind="floats"), "input x: kind 'floats' is none of values, index, int8, scale"),
+        (lambda: Input("x", "rows", kind="index"),
+         "input x is an index: below must name the axis it points into"),
+        (lambda: Kernel("odd", "jax"), "kernel odd: framework 'jax' is none of torch, triton, numpy"),
+        (lambda: Kernel("odd", "torch", "good"), "kernel odd: role 'good' is none of control, faulty"),
+        (lambda: Kernel("odd", "torch", dtypes=("float8",)),
+         "kernel odd: dtype 'float8' is none of float16, bfloat16, float32"),
+    ],
+)  # fmt: skip
+def test_bad_data_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+@pytest.fixture
+def own_ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for ops of a test alone."""
+    monkeypatch.setattr(gonogo.ops, "__path__", list(gonogo.ops.__path__))
+    return tmp_path
+
+
+def write_op(folder: Path, name: str, content: str) -> None:
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text(content)
+
+
+def test_own_op_must_have_a_name_of_its_own(own_ops: Path) -> None:
+    write_op(own_ops, "softmax", "")
+    with pytest.raises(InputError) as caught:
+        add_folder(own_ops)
+    assert str(caught.value) == f"{own_ops}: op softmax exists already; rename the folder and OP.name"
+    assert str(own_ops) not in gonogo.ops.__path__
+
+
+def test_folder_given_twice_is_no_clash(own_ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_op(own_ops, "given_twice", "")
+    monkeypatch.chdir(own_ops)
+    for folder in (own_ops, Path(), own_ops / "given_twice" / ".."):
+        add_folder(folder)
+    assert gonogo.ops.__path__.count(str(own_ops)) == 1
+
+
+def test_own_op_that_is_not_complete(own_ops: Path) -> None:
+    write_op(own_ops, "without_op", "")
+    write_op(
+        own_ops,
+        "without_kernel",
+        """
+from gonogo.ops import Input, Kernel, Op
+
+kernels = (Kernel("no_function", "torch"), Kernel("no_file", "numpy"))
+OP = Op("without_kernel", (Input("x", "rows"),), "rows", {"rows": (1,)}, kernels, "rows")
+""",
+    )
+    (own_ops / "without_kernel" / "torch.py").write_text("import math\n")
+    add_folder(own_ops)
+    with pytest.raises(InputError, match="folder ops/without_op: OP must be an Op of that name, not None"):
+        get_op("without_op")
+    op, folder = get_op("without_kernel"), own_ops / "without_kernel"
+    with pytest.raises(InputError) as caught:
+        op.load_kernel("no_function")
+    assert str(caught.value) == f"kernel no_function: {folder / 'torch.py'} has no function of that name"
+    for look in (op.load_kernel, op.describe_kernel):
+        with pytest.raises(InputError) as caught:
+            look("no_file")
+        missing = f"there is no {folder / 'numpy.py'}, which should have a function of that name"
+        assert str(caught.value) == f"kernel no_file: {missing}"

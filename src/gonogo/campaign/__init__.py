@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,25 +58,41 @@ def run_campaign(
         raise InputError(f"{folder} already holds a run; go on with it by --resume, or choose another directory")
     set_switches(plan.device)
     description = {"environment": describe_environment(plan.device)}
-    return _run(plan, folder, description, set(), limits or Limits(), workers, report)
+    return _run(plan, folder, description, {}, limits or Limits(), workers, report)
 
 
 def resume_campaign(
-    folder: Path, *, limits: Limits | None = None, workers: int | None = None, report: Report | None = None
+    folder: Path,
+    *,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    report: Report | None = None,
+    ops_folders: Sequence[str] = (),
 ) -> Progress:
-    """Complete the plan of a run that was cut off."""
+    """Complete the plan of a run that was cut off; `ops_folders` if folders of its own ops have moved."""
     description = read_description(folder)
-    plan = Plan.from_dict(description["plan"])
+    plan = _read_plan(description, folder, ops_folders)
+    find_device(plan.device)
     set_switches(plan.device)
     description["resumed"] = [*description.get("resumed", []), describe_environment(plan.device)]
     return _run(plan, folder, description, read_done(folder), limits or Limits(), workers, report)
+
+
+def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[str]) -> Plan:
+    fields = description.get("plan")
+    if not isinstance(fields, dict):
+        raise InputError(f"{folder / 'run.json'} has no plan: the run cannot be completed")
+    if ops_folders:
+        there = [known for known in fields.get("ops_folders", []) if Path(known).is_dir()]
+        fields = fields | {"ops_folders": [*there, *ops_folders]}
+    return Plan.from_dict(fields)
 
 
 def _run(
     plan: Plan,
     folder: Path,
     description: dict[str, Any],
-    done: set[tuple[int, str]],
+    done: dict[tuple[int, str], str],
     limits: Limits,
     workers: int | None,
     report: Report | None,

@@ -25,6 +25,11 @@ SWITCHES = (
 )
 
 
+def read_switches() -> dict[str, str | None]:
+    """Environment variables that change numerics, as they are set now."""
+    return {name: os.environ.get(name) for name in SWITCHES}
+
+
 def describe_environment(device: str) -> dict[str, Any]:
     """Facts that JSON can hold."""
     import torch
@@ -40,7 +45,7 @@ def describe_environment(device: str) -> dict[str, Any]:
         "triton": _read_version("triton"),
         "numpy": _read_version("numpy"),
         "device": device,
-        "switches": {name: os.environ.get(name) for name in SWITCHES},
+        "switches": read_switches(),
         "torch_flags": FLAGS,
     }
     if device == "cuda":
@@ -63,10 +68,14 @@ def _read_version(package: str) -> str | None:
 
 
 def _read_commit() -> str | None:
-    """What GONOGO_COMMIT says; else the commit of the checkout, with a + where gonogo's files differ from it."""
+    """What GONOGO_COMMIT says; else the commit of the checkout, with a + where gonogo's files differ from it.
+
+    None where gonogo is no part of the checkout it lies in, as in a virtual environment of another project.
+    """
     if "GONOGO_COMMIT" in os.environ:
         return os.environ["GONOGO_COMMIT"]
     try:
+        _ask_git("ls-files", "--error-unmatch", "__init__.py")
         commit = _ask_git("rev-parse", "--short=12", "HEAD")
         changed = _ask_git("status", "--porcelain", "--", "..")
     except (OSError, subprocess.SubprocessError):

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gonogo.errors import BadReference
 from gonogo.formats import get_format
 from gonogo.measure.gauges import gauge
 from gonogo.measure.readings import read
@@ -21,6 +22,12 @@ from gonogo.schema import Contract
 
 ON_HOST = 2**16
 """Outputs up to this size are measured in host memory: a dozen readings cost less there than their launches."""
+
+NEAR_OVERFLOW = 8.0
+"""How far from the overflow threshold a correct result may still round either way, in units of u_c·S.
+
+Controls that accumulate in float32 read at most 5.7 of them in the committed records; 8 is the next power of two.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +46,13 @@ class Reference:
         return get_format(self.contract.accumulate).unit_roundoff
 
 
-def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract) -> Reference:
-    """Run the float64 reference once and carry both error scales along."""
+def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract, shape: tuple[int, ...]) -> Reference:
+    """Run the float64 reference once and carry both error scales along; its output must have `shape`."""
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
     reference = op.load_reference()
     expected, scale = _run_reference(reference, wide, contract)
+    if tuple(expected.shape) != shape:
+        raise BadReference(f"returns shape {tuple(expected.shape)}; the op's output has {shape} here")
     longest = scale
     if op.reduced and contract.summation != "sequential":
         _, longest = _run_reference(reference, wide, replace(contract, summation="sequential"))
@@ -55,8 +64,8 @@ def _run_reference(
     reference: Callable[..., Any], inputs: list[torch.Tensor], contract: Contract
 ) -> tuple[torch.Tensor, torch.Tensor]:
     expected, scale = error_scale(reference, inputs, contract=contract)
-    assert isinstance(expected, torch.Tensor)
-    assert isinstance(scale, torch.Tensor)
+    if not isinstance(expected, torch.Tensor) or not isinstance(scale, torch.Tensor):
+        raise BadReference(f"returns {type(expected).__name__}; an op has one output, a tensor")
     return expected, scale
 
 
@@ -85,22 +94,30 @@ def measure_output(
         "bias": reading.bias,
         "deterministic": longest.worst,
         "rmse": rmse(output, expected),
-        "v_abft": _read_v_abft(op, output, reference, inputs),
+        "v_abft": _read_v_abft(op, dtype, output, reference, inputs),
     }
     policies = read_policies(output, expected, op=op.name, dtype=dtype, reduced_length=reduced_length, twin=twin)
     return row | {policy_column(name): value for name, value in policies.items()}
 
 
-def _read_v_abft(op: Op, output: torch.Tensor, reference: Reference, inputs: list[torch.Tensor]) -> float | None:
-    """A variance-based bound on a matrix product: in units of u_c·K/√2·rms(row of a)·rms(column of b)."""
+def _read_v_abft(
+    op: Op, dtype: str, output: torch.Tensor, reference: Reference, inputs: list[torch.Tensor]
+) -> float | None:
+    """A variance-based bound on a matrix product: in units of u_c·K/√2·rms(row of a)·rms(column of b).
+
+    None where an output is infinite by right, since its product is past the format's range: no finite unit fits.
+    """
     if op.name != "matmul":
+        return None
+    wide, expected = output.double(), reference.expected
+    past = expected.isfinite() & (expected.abs() >= float(get_format(dtype).overflow_threshold))
+    if bool((past & wide.isinf() & (wide.sign() == expected.sign())).any()):
         return None
     a, b = (x.double().to(output.device) for x in inputs)
     length = a.shape[1]
     unit = reference.unit_roundoff * length / math.sqrt(2)
     size = unit * torch.outer(a.square().mean(1).sqrt(), b.square().mean(0).sqrt())
-    error = (output.double() - reference.expected).abs()
-    return worst_ratio(error, size)
+    return worst_ratio(_differ(wide, expected), size)
 
 
 def worst_ratio(error: torch.Tensor, size: torch.Tensor) -> float:
@@ -111,6 +128,12 @@ def worst_ratio(error: torch.Tensor, size: torch.Tensor) -> float:
     return float(ratio.nan_to_num(nan=math.inf, posinf=math.inf).max())
 
 
+def _differ(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """|first − second|; agreement on NaN and on infinities is no difference."""
+    agree = (first == second) | (first.isnan() & second.isnan())
+    return torch.where(agree, 0.0, (first - second).abs())
+
+
 def compare_outputs(output: torch.Tensor, control: torch.Tensor, reference: Reference, dtype: str) -> Row:
     """Whether a kernel's bits are its control's, and how far beyond rounding the two are apart."""
     integer = torch.int16 if output.dtype.itemsize == 2 else torch.int32
@@ -118,9 +141,7 @@ def compare_outputs(output: torch.Tensor, control: torch.Tensor, reference: Refe
     if equal:
         return {"bits_equal": True, "signal": 0.0}
     first, second = (x.to(reference.expected.device).double() for x in (output, control))
-    # Agreement on NaN and on infinities is no difference.
-    agree = (first == second) | (first.isnan() & second.isnan())
-    difference = torch.where(agree, 0.0, (first - second).abs())
+    difference = _differ(first, second)
     rounding = get_format(dtype).unit_roundoff * reference.expected.abs()
     size = (rounding + reference.unit_roundoff * reference.scale).nan_to_num(nan=0.0)
     return {"bits_equal": False, "signal": worst_ratio(difference, size)}
@@ -144,7 +165,3 @@ def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> 
         torch.where(wide.isinf(), may_overflow & (wide.sign() == expected.sign()), may_stay),
     )
     return int((~agrees).sum())
-
-
-NEAR_OVERFLOW = 8.0
-"""How far from the overflow threshold a correct result may still round either way, in units of u_c·S."""

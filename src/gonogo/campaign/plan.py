@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from gonogo.campaign.execute import Job, order_kernels
-from gonogo.cases import EXACT, FINITE, INTERPRETER, NO_LIMIT, NON_FINITE, STRATEGIES, pick, plan_case
+from gonogo.campaign.bench import Job
+from gonogo.campaign.execute import order_kernels
+from gonogo.cases import (
+    CASES_PER_SEED,
+    DISTRIBUTIONS,
+    EXACT,
+    FINITE,
+    INTERPRETER,
+    NO_LIMIT,
+    NON_FINITE,
+    STRATEGIES,
+    find_usable,
+    pick,
+    plan_case,
+)
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, Op, add_folder, find_ops, get_op
+
+SEEDS = 2**63 // CASES_PER_SEED
+"""A case's seed is kept in 63 bits."""
+ENDED_A_WORKER = ("crashed", "timed-out", "out-of-memory")
+"""Outcomes of kernels that are not to be run again for a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +49,49 @@ class Plan:
     ops_folders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for dtype in self.dtypes:
-            if dtype not in DTYPES:
-                raise InputError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
-        if self.device not in ("cpu", "cuda"):
-            raise InputError(f"unknown device {self.device!r}; known: cpu, cuda")
-        if self.cases < 1:
-            raise InputError(f"{self.cases} cases: at least 1 is needed")
+        for name in ("ops", "dtypes", "distributions", "strategies", "ops_folders"):
+            object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
+        _check_names("dtype", self.dtypes, DTYPES)
+        _check_names("distribution", self.distributions, DISTRIBUTIONS)
+        _check_names("strategy", self.strategies, STRATEGIES)
+        _check_names("device", (self.device,), ("cpu", "cuda"))
+        self._check_numbers()
+        if not self.ops:
+            raise InputError("no op: at least 1 is needed")
+        for folder in self.ops_folders:
+            add_folder(Path(folder))
+        for op in find_ops(self.ops):
+            if not find_usable(op, self.distributions):
+                raise InputError(
+                    f"op {op.name} takes none of the distributions {', '.join(self.distributions)}: "
+                    f"{EXACT} is for sums of products only"
+                )
+
+    def _check_numbers(self) -> None:
+        if not 1 <= self.cases <= CASES_PER_SEED:
+            limit = "at least 1 is needed" if self.cases < 1 else f"a seed has {CASES_PER_SEED:,}. Use more seeds"
+            raise InputError(f"{self.cases} cases: {limit}")
         if self.faulty_every < 1:
             raise InputError(f"faulty kernels on every {self.faulty_every}th case: at least 1 is needed")
         if self.seed < 0:
             raise InputError(f"seed {self.seed} is negative")
-        for folder in self.ops_folders:
-            add_folder(Path(folder))
-        find_ops(self.ops)
+        if self.seed >= SEEDS:
+            raise InputError(f"seed {self.seed} is too large; it must be below {SEEDS}")
 
     def to_dict(self) -> dict[str, Any]:
         """For run.json."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Plan:
+    def from_dict(cls, fields: Any) -> Plan:
         """Back from run.json."""
-        plain: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-        }
-        return cls(**plain)
+        try:
+            plain: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+            }
+            return cls(**plain)
+        except (AttributeError, TypeError) as error:
+            raise InputError(f"this is no plan of a campaign: {error}") from None
 
     @property
     def size(self) -> int:
@@ -78,15 +114,25 @@ class Plan:
             return tuple(name for name in names if op.kernel(name).role == "control")
         return names
 
-    def jobs(self, done: Collection[tuple[int, str]] = ()) -> Iterator[Job]:
-        """Jobs by number, without what is `done`."""
+    def jobs(self, done: Mapping[tuple[int, str], str] = MappingProxyType({})) -> Iterator[Job]:
+        """Jobs by number, without what is `done`: (number of the case, kernel) → outcome."""
         limit = INTERPRETER if self.device == "cpu" else NO_LIMIT
         for number in range(self.size):
             op, dtype, turn = self._place(number)
-            kernels = tuple(name for name in self._kernels(number) if (number, name) not in done)
+            planned = self._kernels(number)
+            kernels = tuple(name for name in planned if (number, name) not in done)
             if kernels:
                 case, strategy = plan_case(
                     op, dtype, turn, self.seed,
                     distributions=self.distributions, strategies=self.strategies, limit=limit,
                 )  # fmt: skip
-                yield Job(number, case, strategy, kernels, self.device)
+                gave_nothing = tuple(name for name in planned if done.get((number, name)) in ENDED_A_WORKER)
+                yield Job(number, case, strategy, kernels, self.device, gave_nothing)
+
+
+def _check_names(what: str, names: Collection[str], known: Collection[str]) -> None:
+    if not names:
+        raise InputError(f"no {what}: at least 1 is needed; known: {', '.join(known)}")
+    for name in names:
+        if name not in known:
+            raise InputError(f"unknown {what} {name!r}; known: {', '.join(known)}")

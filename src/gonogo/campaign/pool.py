@@ -1,7 +1,7 @@
 """Jobs → rows, by worker processes that may crash, hang, exit or eat memory without harm to the rest.
 
 A worker tells which kernel it is about to run. If it dies or must be killed, that kernel gets the outcome and a new
-worker takes up the case behind it.
+worker takes up the case behind it, without running that kernel again.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from gonogo.campaign.execute import Job, make_rows
+from gonogo.campaign.bench import Job
+from gonogo.campaign.environment import read_switches
+from gonogo.campaign.execute import make_rows
 from gonogo.campaign.worker import work
-from gonogo.errors import CampaignFailed
+from gonogo.errors import CampaignFailed, InputError
 from gonogo.records import Row
 
 POLL_S = 0.05
@@ -38,8 +40,14 @@ class Limits:
 
     timeout_s: float = 60.0
     """Per kernel and case, compilation included."""
-    memory_bytes: int = 8 * 2**30
+    memory_bytes: float = 8 * 2**30
     """Resident memory of a worker."""
+
+    def __post_init__(self) -> None:
+        if not self.timeout_s > 0:
+            raise InputError(f"a time limit of {self.timeout_s:g} s: it must be above 0")
+        if not self.memory_bytes > 0:
+            raise InputError(f"{self.memory_bytes:g} bytes of memory for a worker: it must be above 0")
 
 
 class JobQueue:
@@ -57,7 +65,7 @@ class JobQueue:
 
     def take(self, worker: int) -> Job | None:
         """A job for a worker; None when none is left."""
-        for job in islice(self._jobs, READ_AHEAD - self._count):
+        for job in islice(self._jobs, max(READ_AHEAD - self._count, 0)):
             self.put(job)
         if not self._count:
             return None
@@ -80,7 +88,8 @@ class Worker:
 
     def __init__(self, context: Any, ops_folders: Sequence[str], gpu_memory_share: float) -> None:
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(theirs, list(ops_folders), gpu_memory_share), daemon=True)
+        given = (theirs, list(ops_folders), gpu_memory_share, read_switches())
+        self.process = context.Process(target=work, args=given, daemon=True)
         self.process.start()
         theirs.close()
         self.job: Job | None = None
@@ -169,8 +178,11 @@ class Pool:
                 worker.since = time.monotonic()
                 if kind == "ready":
                     worker.ready = True
+                    self._check_own_size(worker)
+                elif kind == "failed":
+                    raise CampaignFailed(content)
                 elif kind == "begin":
-                    worker.kernel = content
+                    worker.kernel, self._failed_starts = content, 0
                 elif kind == "row":
                     worker.kernel = None
                     worker.rows.append(content)
@@ -189,12 +201,21 @@ class Pool:
             if idle_s > allowed_s:
                 return "timed-out", f"no answer in {allowed_s:g} s"
         resident = worker.resident_bytes
-        if resident > self.limits.memory_bytes:
-            return (
-                "out-of-memory",
-                f"{resident / 2**30:.1f} GiB resident, {self.limits.memory_bytes / 2**30:.1f} allowed",
-            )
+        if worker.ready and resident > self.limits.memory_bytes:
+            return "out-of-memory", self._compare_memory(resident)
         return None
+
+    def _check_own_size(self, worker: Worker) -> None:
+        """Refuse a limit that no worker can keep, even before it runs anything."""
+        resident = worker.resident_bytes
+        if resident > self.limits.memory_bytes:
+            raise CampaignFailed(
+                f"a worker does not fit: {self._compare_memory(resident)} before it has run a kernel. "
+                "Allow more by --memory-gb"
+            )
+
+    def _compare_memory(self, resident: int) -> str:
+        return f"{resident / 2**30:.3g} GiB resident, {self.limits.memory_bytes / 2**30:.3g} allowed"
 
     def _replace(
         self, worker: Worker, outcome: str, detail: str | None
@@ -204,29 +225,39 @@ class Pool:
             return
         job, kernel, rows = worker.job, worker.kernel, worker.rows
         worker.kill()
-        self._failed_starts = 0 if worker.ready else self._failed_starts + 1
-        if self._failed_starts > 3 * len(self._workers):
-            raise CampaignFailed(f"workers do not start: {detail or f'exit code {worker.process.exitcode}'}")
+        detail = detail or _describe_exit(worker.process.exitcode)
+        if job is None:
+            self._count_failed_start(detail)
         self._workers[self._workers.index(worker)] = self._make_worker()
         if job is None:
             return
-        if detail is None:
-            code = worker.process.exitcode
-            detail = (
-                f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-            )
-        done = len(rows)
-        crashed_in_row = bool(rows) and rows[-1]["outcome"] == "crashed"
-        if kernel is not None:
-            rows = rows + make_rows(job, [kernel], outcome, detail)
-        elif not crashed_in_row and done == 0:
+        if kernel is None and not rows:
             # It died before any kernel ran: the case itself cannot be set up.
             yield job.number, make_rows(job, job.kernels, outcome, f"{detail}, while the case was set up"), None
             return
+        lost = kernel
+        if kernel is None and rows[-1]["outcome"] == "crashed":
+            lost = rows[-1]["kernel"]
+        elif kernel is not None and kernel == job.kernels[len(rows)]:  # else a control, run for a comparison only
+            rows = rows + make_rows(job, [kernel], outcome, detail)
         rest = job.kernels[len(rows) :]
-        yield job.number, rows, replace(job, kernels=rest) if rest else None
+        gave_nothing = job.gave_nothing if lost is None else (*job.gave_nothing, lost)
+        yield job.number, rows, replace(job, kernels=rest, gave_nothing=gave_nothing) if rest else None
+
+    def _count_failed_start(self, detail: str) -> None:
+        """Give up on workers that end without a job, time and again."""
+        self._failed_starts += 1
+        if self._failed_starts > 3 * len(self._workers):
+            raise CampaignFailed(
+                f"workers do not start: {detail}. The usual cause is a script that starts the campaign when it is "
+                'imported; start it under: if __name__ == "__main__":'
+            )
 
     def close(self) -> None:
         """End all workers."""
         for worker in self._workers:
             worker.kill()
+
+
+def _describe_exit(code: int | None) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"

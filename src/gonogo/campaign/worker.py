@@ -7,10 +7,13 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from gonogo.campaign.execute import Job, run_job
+from gonogo.campaign.bench import Job
+from gonogo.campaign.execute import run_job
+from gonogo.errors import ReferenceFailed
 
 FLAGS = {
     "torch.backends.cuda.matmul.allow_tf32": False,
@@ -21,9 +24,12 @@ FLAGS = {
 """torch's switches that change numerics, as every worker sets them."""
 
 
-def work(pipe: Connection, ops_folders: list[str], gpu_memory_share: float) -> None:
+def work(
+    pipe: Connection, ops_folders: list[str], gpu_memory_share: float, switches: Mapping[str, str | None]
+) -> None:
     """Serve jobs until the other end hangs up."""
     _detach()
+    _set_environment(switches)
     from gonogo.ops import add_folder
 
     for folder in ops_folders:
@@ -33,12 +39,28 @@ def work(pipe: Connection, ops_folders: list[str], gpu_memory_share: float) -> N
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         pipe.send(("ready", None))
         while True:
-            job: Job = pipe.recv()
-            for row in run_job(job, lambda kernel: pipe.send(("begin", kernel))):
-                pipe.send(("row", row))
-                if row["outcome"] == "crashed":  # the GPU's context is gone with the kernel
-                    os._exit(1)
-            pipe.send(("done", job.number))
+            _serve(pipe, pipe.recv())
+
+
+def _serve(pipe: Connection, job: Job) -> None:
+    try:
+        for row in run_job(job, lambda kernel: pipe.send(("begin", kernel))):
+            pipe.send(("row", row))
+            if row["outcome"] == "crashed":  # the GPU's context is gone with the kernel
+                os._exit(1)
+    except ReferenceFailed as error:
+        pipe.send(("failed", str(error)))
+    else:
+        pipe.send(("done", job.number))
+
+
+def _set_environment(switches: Mapping[str, str | None]) -> None:
+    """As it is in the campaign: the server that workers are forked from keeps that of the first campaign."""
+    for name, value in switches.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _detach() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from gonogo.cases._case import DTYPE_CODES, LAYOUTS, Case, parse_case
 from gonogo.cases.inputs import make_inputs
-from gonogo.cases.plan import plan_case
+from gonogo.cases.plan import CASES_PER_SEED, find_usable, plan_case
 from gonogo.cases.shapes import INTERPRETER, NO_LIMIT, STRATEGIES, SizeLimit, pick
 from gonogo.cases.values import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE
 
 __all__ = [
+    "CASES_PER_SEED",
     "DISTRIBUTIONS",
     "DTYPE_CODES",
     "EXACT",
@@ -20,6 +21,7 @@ __all__ = [
     "STRATEGIES",
     "Case",
     "SizeLimit",
+    "find_usable",
     "make_inputs",
     "parse_case",
     "pick",

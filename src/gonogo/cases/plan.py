@@ -10,6 +10,12 @@ from gonogo.cases.values import EXACT
 from gonogo.ops import Op
 
 CASES_PER_SEED = 10**6
+"""What keeps the cases of two seeds apart."""
+
+
+def find_usable(op: Op, distributions: Sequence[str]) -> list[str]:
+    """Those of the distributions that an op takes."""
+    return [name for name in distributions if name != EXACT or op.sums_of_products]
 
 
 def plan_case(
@@ -24,7 +30,7 @@ def plan_case(
 ) -> tuple[Case, str]:
     """The case and the strategy its shape is from. Distributions take turns; most layouts are contiguous."""
     name = f"{seed}/{op.name}/{dtype}/{number}"
-    usable = [d for d in distributions if d != EXACT or op.sums_of_products]
+    usable = find_usable(op, distributions)
     # Half of the shapes are from the first strategy, the op's own sizes.
     strategy = strategies[0] if pick(f"{name}/half", 2) else strategies[pick(f"{name}/strategy", len(strategies))]
     layout = LAYOUTS[0] if pick(f"{name}/plain", 2) else LAYOUTS[pick(f"{name}/layout", len(LAYOUTS))]

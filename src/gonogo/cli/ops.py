@@ -8,8 +8,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gonogo.ops import Op, add_folder, find_ops
+
+PIPED_WIDTH = 160
+"""Columns where there is no terminal to fit into."""
 
 
 @click.command(epilog="Example: gonogo ops --json")
@@ -26,7 +30,7 @@ def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> No
         return
     table = Table(title=f"{len(found)} ops, {sum(len(op.kernels) for op in found)} kernels")
     for column in ("op", "kernel", "role", "framework", "what it does, or its bug and where it shows"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for op in found:
         for place, kernel in enumerate(op.kernels):
             table.add_row(
@@ -34,10 +38,10 @@ def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> No
                 kernel.name,
                 kernel.role,
                 kernel.framework,
-                op.describe_kernel(kernel.name),
+                Text(op.describe_kernel(kernel.name)),
             )
         table.add_section()
-    Console().print(table)
+    Console(width=None if Console().is_terminal else PIPED_WIDTH).print(table)
 
 
 def _describe_op(op: Op) -> dict[str, object]:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Collection
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from gonogo.cases import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE, STRATEGIES
+from gonogo.cases import EXACT, FINITE, NON_FINITE, STRATEGIES
 from gonogo.errors import BackendMissing, InputError
 from gonogo.ops import DTYPES, add_folder, op_names
 
 if TYPE_CHECKING:
-    from gonogo.campaign import Progress
+    from gonogo.campaign import Plan, Progress
 
 PLAIN_EVERY_S = 10.0
 EVERYTHING = (*FINITE, EXACT, *NON_FINITE)
+WITH_RESUME = ("out", "resume", "workers", "timeout_s", "memory_gb", "ops_path", "as_json")
+"""Options that are no part of a plan."""
 
 
 @click.command(epilog="Example: gonogo run softmax rmsnorm --cases 100 --seed 1 --out runs/one")
@@ -34,85 +37,120 @@ EVERYTHING = (*FINITE, EXACT, *NON_FINITE)
 )
 @click.option("--seed", default=0, show_default=True, help="Another seed is another set of cases.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
-@click.option("--distributions", help=f"Comma-separated, of: {', '.join(DISTRIBUTIONS)}. All by default.")
+@click.option(
+    "--distributions", default=",".join(EVERYTHING), show_default=True, help="Of values. Comma-separated."
+)
 @click.option("--strategies", default=",".join(STRATEGIES), show_default=True, help="Of shapes. Comma-separated.")
 @click.option("--out", type=click.Path(path_type=Path), help="Run directory; runs/DEVICE-SEED by default.")
 @click.option("--resume", is_flag=True, help="Complete the run in --out; its own plan is used.")
 @click.option(
-    "--quick", is_flag=True, help="Two cases per op and dtype: everything once, in two minutes on two cores."
+    "--quick", is_flag=True, help="Two cases per op and dtype: everything once, in about 20 s on two cores."
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default one per core.")
-@click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds per kernel and case.")
-@click.option("--memory-gb", default=8.0, show_default=True, help="Resident memory of a worker.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds per kernel and case.",
+)
+@click.option(
+    "--memory-gb",
+    type=click.FloatRange(0, min_open=True),
+    default=8.0,
+    show_default=True,
+    help="Resident memory of a worker.",
+)
 @click.option("--ops-path", multiple=True, type=click.Path(path_type=Path), help="Folder with more ops.")
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
+@click.pass_context
 def run(
-    ops: tuple[str, ...],
-    dtypes: str,
-    cases: int,
-    faulty_every: int,
-    seed: int,
-    device: str,
-    distributions: str | None,
-    strategies: str,
+    context: click.Context,
+    /,
+    *,
     out: Path | None,
     resume: bool,
-    quick: bool,
     workers: int | None,
     timeout_s: float,
     memory_gb: float,
     ops_path: tuple[Path, ...],
     as_json: bool,
+    **plan_options: Any,
 ) -> None:
     """Run kernels of OPS (all by default) on the same cases, isolated, and record what they do."""
     try:
-        from gonogo.campaign import Limits, Plan, find_device, resume_campaign, run_campaign
+        from gonogo.campaign import Limits, resume_campaign, run_campaign
     except ModuleNotFoundError as error:
         raise BackendMissing(str(error.name), "gonogo run") from None
-    limits = Limits(timeout_s, int(memory_gb * 2**30))
     reporter = Reporter(sys.stderr.isatty())
+    folders = tuple(str(folder.resolve()) for folder in ops_path)
     started = time.monotonic()
     if resume:
-        if out is None:
-            raise InputError("--resume needs --out with the run directory to complete")
-        folder = out
+        folder = _find_run(context, out)
+        start = partial(resume_campaign, folder, ops_folders=folders)
     else:
-        for extra in ops_path:
-            add_folder(extra)
-        plan = Plan(
-            ops=ops or op_names(),
-            dtypes=_split(dtypes),
-            cases=2 if quick else cases,
-            faulty_every=faulty_every,
-            seed=seed,
-            device=find_device(device),
-            distributions=_split_known("distribution", distributions, DISTRIBUTIONS) or EVERYTHING,
-            strategies=_split_known("strategy", strategies, STRATEGIES) or STRATEGIES,
-            ops_folders=tuple(str(extra.resolve()) for extra in ops_path),
-        )
-        folder = out or Path("runs") / f"{plan.device}-{seed}"
+        plan = _make_plan(folders, **plan_options)
+        folder = out or Path("runs") / f"{plan.device}-{plan.seed}"
+        start = partial(run_campaign, plan, folder)
     try:
         with reporter:
-            if resume:
-                progress = resume_campaign(folder, limits=limits, workers=workers, report=reporter.report)
-            else:
-                progress = run_campaign(plan, folder, limits=limits, workers=workers, report=reporter.report)
+            limits = Limits(timeout_s, memory_gb * 2**30)
+            progress = start(limits=limits, workers=workers, report=reporter.report)
     except KeyboardInterrupt:
         click.echo(f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}", err=True)
         sys.exit(130)
     _print_summary(folder, progress, time.monotonic() - started, as_json=as_json)
 
 
+def _make_plan(
+    folders: tuple[str, ...],
+    *,
+    ops: tuple[str, ...],
+    dtypes: str,
+    cases: int,
+    faulty_every: int,
+    seed: int,
+    device: str,
+    distributions: str,
+    strategies: str,
+    quick: bool,
+) -> Plan:
+    from gonogo.campaign import Plan, find_device
+
+    for folder in folders:
+        add_folder(Path(folder))
+    return Plan(
+        ops=ops or op_names(),
+        dtypes=_split(dtypes),
+        cases=2 if quick else cases,
+        faulty_every=faulty_every,
+        seed=seed,
+        device=find_device(device),
+        distributions=_split(distributions),
+        strategies=_split(strategies),
+        ops_folders=folders,
+    )
+
+
+def _find_run(context: click.Context, out: Path | None) -> Path:
+    """The run to resume. Its plan is its own: what would make another is refused."""
+    if out is None:
+        raise InputError("--resume needs --out with the run directory to complete")
+    given = [
+        parameter.opts[0] if isinstance(parameter, click.Option) else "OPS"
+        for parameter in context.command.params
+        if parameter.name not in WITH_RESUME
+        and context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+        and context.params[str(parameter.name)] != ()
+    ]
+    if given:
+        raise InputError(f"--resume goes by the plan in {out / 'run.json'}; leave out {', '.join(given)}")
+    return out
+
+
 def _split(text: str) -> tuple[str, ...]:
-    return tuple(word for word in text.split(",") if word)
-
-
-def _split_known(what: str, text: str | None, known: Collection[str]) -> tuple[str, ...]:
-    names = _split(text or "")
-    for name in names:
-        if name not in known:
-            raise InputError(f"unknown {what} {name!r}; known: {', '.join(known)}")
-    return names
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 class Reporter:
@@ -147,8 +185,9 @@ def _print_summary(folder: Path, progress: Progress, seconds: float, *, as_json:
     made = sum(progress.outcomes.values())
     if as_json:
         click.echo(json.dumps({
-            "run": str(folder), "records": progress.rows, "planned": progress.total, "seconds": round(seconds, 3),
-            "records_per_second": round(made / seconds, 1), "outcomes": dict(sorted(progress.outcomes.items())),
+            "schema": 1, "run": str(folder), "records": progress.rows, "planned": progress.total,
+            "seconds": round(seconds, 3), "records_per_second": round(made / seconds, 1),
+            "outcomes": dict(sorted(progress.outcomes.items())),
         }))  # fmt: skip
         return
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(progress.outcomes.items()))

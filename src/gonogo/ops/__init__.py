@@ -20,7 +20,11 @@ __all__ = ["DTYPES", "Framework", "Input", "Kernel", "Op", "add_folder", "find_o
 
 def op_names() -> tuple[str, ...]:
     """Names of all ops, sorted."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if m.ispkg and not m.name.startswith("_")))
+    return _list_names(__path__)
+
+
+def _list_names(folders: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(folders) if m.ispkg and not m.name.startswith("_")))
 
 
 @cache
@@ -28,7 +32,7 @@ def get_op(name: str) -> Op:
     """The op called `name`."""
     if name not in op_names():
         raise UnknownOp(name, op_names())
-    op = import_module(f"{__name__}.{name}").OP
+    op = getattr(import_module(f"{__name__}.{name}"), "OP", None)
     if not isinstance(op, Op) or op.name != name:
         raise InputError(f"folder ops/{name}: OP must be an Op of that name, not {op!r}")
     return op
@@ -43,5 +47,11 @@ def add_folder(folder: Path) -> None:
     """Look for ops in `folder`, too, laid out like gonogo/ops."""
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder of ops")
-    if str(folder) not in __path__:
-        __path__.append(str(folder))
+    path = str(folder.resolve())
+    if path in __path__:
+        return
+    known = op_names()
+    for name in _list_names([path]):
+        if name in known:
+            raise InputError(f"{folder}: op {name} exists already; rename the folder and OP.name")
+    __path__.append(path)

@@ -6,18 +6,20 @@ Nothing here imports torch or triton: an op can be listed on a machine that has 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gonogo.errors import InputError
 from gonogo.schema import Contract
 
 DTYPES = ("float16", "bfloat16", "float32")
 Framework = Literal["torch", "triton", "numpy"]
+Role = Literal["control", "faulty"]
+Kind = Literal["values", "index", "int8", "scale"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,15 @@ class Input:
     name: str
     axes: str
     """Names of its axes, as in "rows cols"; empty for a scalar."""
-    kind: Literal["values", "index", "int8", "scale"] = "values"
+    kind: Kind = "values"
     """Numbers of the case's distribution and dtype; integers below `below`; −127 … 127; positive factors."""
     below: str | None = None
     """The axis an index points into."""
+
+    def __post_init__(self) -> None:
+        _check_known(f"input {self.name}", "kind", self.kind, get_args(Kind))
+        if self.kind == "index" and self.below is None:
+            raise InputError(f"input {self.name} is an index: below must name the axis it points into")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class Kernel:
 
     name: str
     framework: Framework
-    role: Literal["control", "faulty"] = "control"
+    role: Role = "control"
     """Held to be correct, or carrying a known bug."""
     contract: Contract = field(default=Contract())
     in_dtype: bool = False
@@ -49,6 +56,12 @@ class Kernel:
     current: Mapping[str, float] = field(default_factory=dict)
     """Hand-picked atol of the published corpus, by dtype."""
     dtypes: tuple[str, ...] = DTYPES
+
+    def __post_init__(self) -> None:
+        _check_known(f"kernel {self.name}", "role", self.role, get_args(Role))
+        _check_known(f"kernel {self.name}", "framework", self.framework, get_args(Framework))
+        for dtype in self.dtypes:
+            _check_known(f"kernel {self.name}", "dtype", dtype, DTYPES)
 
     def contract_for(self, dtype: str) -> Contract:
         """What it promises for inputs of `dtype`."""
@@ -77,9 +90,14 @@ class Op:
         used = set(self.axes)
         if used != set(self.sizes):
             raise InputError(f"op {self.name}: axes {sorted(used)} but sizes for {sorted(self.sizes)}")
+        for axis, sizes in self.sizes.items():
+            if not sizes or min(sizes) < 1:
+                raise InputError(f"op {self.name}: axis {axis} has sizes {sizes}; give one or more, all above 0")
         for axis in (self.main, *self.reduced, *(i.below for i in self.inputs if i.below)):
             if axis not in used:
                 raise InputError(f"op {self.name}: axis {axis!r} is none of {sorted(used)}")
+        if not self.kernels:
+            raise InputError(f"op {self.name} has no kernels")
         names = [kernel.name for kernel in self.kernels]
         if len(set(names)) != len(names):
             raise InputError(f"op {self.name}: two kernels of one name among {names}")
@@ -111,15 +129,28 @@ class Op:
 
     def load_kernel(self, name: str) -> Callable[..., Any]:
         """The function of a kernel: inputs, in order → output. Imports its framework."""
-        module = import_module(f"gonogo.ops.{self.name}.{self.kernel(name).framework}")
+        path = self._find_file(name)
+        module = import_module(f"gonogo.ops.{self.name}.{path.stem}")
+        if not hasattr(module, name):
+            raise InputError(f"kernel {name}: {path} has no function of that name")
         function: Callable[..., Any] = getattr(module, name)
         return function
 
     def describe_kernel(self, name: str) -> str:
         """First line of the docstring of a kernel: what it does, or its bug and where that shows."""
+        return _read_docstrings(self._find_file(name)).get(name, "").partition("\n")[0]
+
+    def _find_file(self, name: str) -> Path:
         package = import_module(f"gonogo.ops.{self.name}")
         path = Path(str(package.__file__)).with_name(f"{self.kernel(name).framework}.py")
-        return _read_docstrings(path).get(name, "").partition("\n")[0]
+        if not path.exists():
+            raise InputError(f"kernel {name}: there is no {path}, which should have a function of that name")
+        return path
+
+
+def _check_known(whose: str, what: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise InputError(f"{whose}: {what} {value!r} is none of {', '.join(known)}")
 
 
 @cache

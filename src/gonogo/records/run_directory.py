@@ -63,7 +63,7 @@ class RunDirectory:
     def _write_part(self) -> None:
         columns = {name: [row.get(name) for row in self._rows] for name in self._schema.names}
         table = pa.table(columns, schema=self._schema)
-        path = self.folder / f"part-{len(_parts(self.folder)):05d}.parquet"
+        path = self.folder / f"part-{len(list_parts(self.folder)):05d}.parquet"
         partial = path.with_suffix(".partial")
         floats = [field.name for field in self._schema if pa.types.is_floating(field.type)]
         pq.write_table(
@@ -93,10 +93,11 @@ def read_description(folder: Path) -> dict[str, Any]:
         description = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"{folder} is no run directory: it has no {RUN_FILE}") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise InputError(f"{path} is not readable as JSON: {error}") from None
+    if not isinstance(description, dict):
+        raise InputError(f"{path} describes no run: it holds a JSON {type(description).__name__}, not an object")
     check_version(description.get("schema"), path)
-    assert isinstance(description, dict)
     return description
 
 
@@ -104,10 +105,13 @@ def read_run(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """All rows of a run, each once, in the order of its plan; of `columns` only, if given."""
     read_description(folder)
     schema = make_schema()
+    if columns is not None:
+        wanted = {"number", "case", "kernel", *columns}
+        schema = pa.schema([field for field in schema if field.name in wanted])
     tables = []
-    for part in _parts(folder):
+    for part in list_parts(folder):
         check_version((pq.read_schema(part).metadata or {}).get(b"gonogo_schema", b"?").decode(), part)
-        tables.append(pq.read_table(part).cast(schema))
+        tables.append(pq.read_table(part, columns=schema.names).cast(schema))
     journal = list(_read_journal(folder))
     if journal:
         tables.append(pa.table({name: [row.get(name) for row in journal] for name in schema.names}, schema=schema))
@@ -116,10 +120,11 @@ def read_run(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
     return table.select(list(columns)) if columns is not None else table
 
 
-def read_done(folder: Path) -> set[tuple[int, str]]:
-    """(number of the case, kernel) of every row of a run."""
-    table = read_run(folder, ["number", "kernel"])
-    return set(zip(table["number"].to_pylist(), table["kernel"].to_pylist(), strict=True))
+def read_done(folder: Path) -> dict[tuple[int, str], str]:
+    """(number of the case, kernel) of every row of a run → its outcome."""
+    table = read_run(folder, ["number", "kernel", "outcome"])
+    numbers, kernels, outcomes = (table[name].to_pylist() for name in ("number", "kernel", "outcome"))
+    return dict(zip(zip(numbers, kernels, strict=True), outcomes, strict=True))
 
 
 def _keep_first(table: pa.Table) -> pa.Table:
@@ -129,7 +134,8 @@ def _keep_first(table: pa.Table) -> pa.Table:
     return table if len(first) == table.num_rows else table.take(first)
 
 
-def _parts(folder: Path) -> list[Path]:
+def list_parts(folder: Path) -> list[Path]:
+    """Parts in the order they were written."""
     return sorted(folder.glob("part-*.parquet"))
 
 

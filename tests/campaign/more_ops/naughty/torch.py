@@ -8,6 +8,7 @@ import torch
 
 _calls = itertools.count()
 _hoard = []
+_buffers = {}
 
 
 def doubles(x):
@@ -72,6 +73,18 @@ def returns_text(x):
     return "done"
 
 
+def returns_sparse(x):
+    return (x * 2).to_sparse()
+
+
+def returns_meta(x):
+    return (x * 2).to("meta")
+
+
+def doubles_in_place(x):
+    return x.mul_(2)
+
+
 def writes_into_its_input(x):
     out = x * 2
     x.zero_()
@@ -86,6 +99,12 @@ def leaves_a_hole(x):
 
 def never_the_same(x):
     return x * 2 + next(_calls)
+
+
+def returns_one_buffer(x):
+    """Other values each time, always in the same memory."""
+    out = _buffers.setdefault(x.shape, torch.empty_like(x))
+    return torch.add(x * 2, next(_calls), out=out)
 
 
 def makes_nan(x):

@@ -1,0 +1,77 @@
+"""A case set up for its kernels: inputs, references by contract, and what has come out so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from gonogo.campaign.measurement import Reference, make_reference
+from gonogo.cases import Case, make_inputs
+from gonogo.errors import ReferenceFailed
+from gonogo.ops import Op, get_op
+from gonogo.policies import Twin
+from gonogo.schema import Contract
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A case of a plan and the kernels still to be run on it."""
+
+    number: int
+    case: Case
+    strategy: str
+    kernels: tuple[str, ...]
+    device: str
+    gave_nothing: tuple[str, ...] = ()
+    """Kernels that ended a worker on this case; none is run again for the others to be compared with."""
+
+
+@dataclass
+class Bench:
+    """A case set up."""
+
+    job: Job
+    op: Op
+    inputs: list[torch.Tensor]
+    pristine: list[torch.Tensor]
+    announce: Callable[[str], None]
+    """Told every kernel before it runs."""
+    references: dict[Contract, Reference] = field(default_factory=dict)
+    outputs: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    """Of kernels, as far as they have run; None of one that gave nothing to measure."""
+    twins: dict[str, Twin | None] = field(default_factory=dict)
+
+    def reference(self, contract: Contract) -> Reference:
+        """Expected output and scales for a contract, computed once."""
+        if contract not in self.references:
+            shape = self.job.case.shape_of(self.op, self.op.output)
+            try:
+                self.references[contract] = make_reference(self.op, self.pristine, contract, shape)
+            except (MemoryError, torch.OutOfMemoryError):
+                raise  # the case is too large for this machine: no mistake of the op
+            except Exception as error:  # whatever the code of an own op raises
+                raise ReferenceFailed(self.op.name, self.job.case.id, error) from error
+        return self.references[contract]
+
+    def restore_inputs(self) -> None:
+        """Make them anew, after a kernel that may have written to them."""
+        self.inputs = make_inputs(self.job.case, self.job.device)
+
+    @property
+    def reduced_length(self) -> int:
+        """Terms of the op's sums; 1 for none."""
+        sizes = self.job.case.axis_sizes(self.op)
+        return math.prod(sizes[axis] for axis in self.op.reduced)
+
+
+def prepare(job: Job, announce: Callable[[str], None] = lambda kernel: None) -> Bench:
+    """Inputs and the reference of the default contract."""
+    inputs = make_inputs(job.case, job.device)
+    # The copies are in memory of their own; the layout stays with the inputs.
+    bench = Bench(job, get_op(job.case.op), inputs, [x.contiguous().clone() for x in inputs], announce)
+    bench.outputs |= dict.fromkeys(job.gave_nothing)
+    bench.reference(Contract())
+    return bench

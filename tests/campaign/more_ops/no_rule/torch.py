@@ -1,0 +1,2 @@
+def no_rule_torch(x):
+    return x.erfinv()
