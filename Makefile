@@ -24,6 +24,7 @@ bench: .venv/.installed
 
 # All tables of the documents, from the committed records.
 results: .venv/.installed
+	$(BIN)/gonogo calibrate $(sort $(wildcard records/h200-*)) -o src/gonogo/shipped.lock
 	$(BIN)/gonogo reproduce $(addprefix --records ,$(sort $(wildcard records/h200-*))) --out docs/results/h200
 	$(BIN)/gonogo reproduce --records records --out docs/results/all
 

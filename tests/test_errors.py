@@ -224,6 +224,7 @@ def test_every_error_is_typed() -> None:
         errors.ArraysChanged: RuntimeError,
         errors.BackendMissing: ImportError,
         errors.CampaignFailed: RuntimeError,
+        errors.NoGo: AssertionError,
         errors.NoErrorRule: NotImplementedError,
     }
     for kind in kinds - {errors.GonogoError}:

@@ -10,18 +10,23 @@ from gonogo.measure.readings import read
 from gonogo.measure.running_error import error_scale
 from gonogo.measure.stats import measure
 from gonogo.schema import Contract, ErrorStats, Reading
+from gonogo.verification import Op, Verification, check, verify
 
 __all__ = [
     "Contract",
     "ErrorStats",
     "Format",
     "Gauge",
+    "Op",
     "Reading",
+    "Verification",
     "__version__",
+    "check",
     "error_scale",
     "errors",
     "formats",
     "gauge",
     "measure",
     "read",
+    "verify",
 ]

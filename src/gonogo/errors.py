@@ -182,3 +182,20 @@ class TooFewCases(InputError):
             f"rule {rule} needs {needs:,} reading{'' if needs == 1 else 's'}{promise} and has {have:,}. "
             "Run more cases, or choose another rule"
         )
+
+
+class ReferenceFailed(InputError):
+    """The reference of an op raised: no kernel of the op can be measured."""
+
+    def __init__(self, op: str, case: str, error: Exception) -> None:
+        self.op, self.case = op, case
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        super().__init__(f"reference of op {op} failed on {case}: {why}")
+
+
+class NoGo(GonogoError, AssertionError):
+    """A kernel is no-go on at least one case; `verification` holds every verdict."""
+
+    def __init__(self, verification: Any) -> None:
+        self.verification = verification
+        super().__init__(repr(verification))

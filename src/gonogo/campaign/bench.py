@@ -58,7 +58,7 @@ class Bench:
 
     def restore_inputs(self) -> None:
         """Make them anew, after a kernel that may have written to them."""
-        self.inputs = make_inputs(self.job.case, self.job.device)
+        self.inputs = make_inputs(self.job.case, self.job.device, self.op)
 
     @property
     def reduced_length(self) -> int:
@@ -67,11 +67,12 @@ class Bench:
         return math.prod(sizes[axis] for axis in self.op.reduced)
 
 
-def prepare(job: Job, announce: Callable[[str], None] = lambda kernel: None) -> Bench:
-    """Inputs and the reference of the default contract."""
-    inputs = make_inputs(job.case, job.device)
+def prepare(job: Job, announce: Callable[[str], None] = lambda kernel: None, *, op: Op | None = None) -> Bench:
+    """Inputs and the reference of the default contract; of an op at hand, or of the one in its folder."""
+    op = op or get_op(job.case.op)
+    inputs = make_inputs(job.case, job.device, op)
     # The copies are in memory of their own; the layout stays with the inputs.
-    bench = Bench(job, get_op(job.case.op), inputs, [x.contiguous().clone() for x in inputs], announce)
+    bench = Bench(job, op, inputs, [x.contiguous().clone() for x in inputs], announce)
     bench.outputs |= dict.fromkeys(job.gave_nothing)
     bench.reference(Contract())
     return bench

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from gonogo import __version__
+from gonogo._version import __version__
 from gonogo.campaign.worker import FLAGS
 
 SWITCHES = (

@@ -11,22 +11,21 @@ import numpy.typing as npt
 from gonogo.cases._case import Case
 from gonogo.cases.values import Stream, draw_values, round_to_bits
 from gonogo.formats import get_format
-from gonogo.ops import Input, get_op
+from gonogo.ops import Input, Op, get_op
 
 if TYPE_CHECKING:
     import torch
 
 
-def make_inputs(case: Case, device: str = "cpu") -> list[torch.Tensor]:
-    """The inputs, in the op's order: the same bits wherever this is called."""
-    op = get_op(case.op)
-    return [_make_input(case, given, device) for given in op.inputs]
+def make_inputs(case: Case, device: str = "cpu", op: Op | None = None) -> list[torch.Tensor]:
+    """The inputs, in the op's order: the same bits wherever this is called. The op is found by its name."""
+    op = op or get_op(case.op)
+    return [_make_input(case, op, given, device) for given in op.inputs]
 
 
-def _make_input(case: Case, given: Input, device: str) -> torch.Tensor:
+def _make_input(case: Case, op: Op, given: Input, device: str) -> torch.Tensor:
     import torch
 
-    op = get_op(case.op)
     shape = case.shape_of(op, given.axes)
     stream = Stream(f"{case.id}/{given.name}")
     count = math.prod(shape)

@@ -33,7 +33,7 @@ def calibrate(
     as_json: bool,
 ) -> None:
     """Make limits from the controls of RUNS (run directories, or folders of them)."""
-    from gonogo import __version__
+    from gonogo._version import __version__
     from gonogo.evaluate.groups import Rows
     from gonogo.evaluate.score import Method
     from gonogo.evaluate.score import calibrate as make_limits
@@ -46,7 +46,7 @@ def calibrate(
     if gauge not in GAUGES:
         raise InputError(f"unknown gauge {gauge!r} for limits; known: {', '.join(GAUGES)}")
     method = Method("", gauge, rule(rule_name, **_parse_parameters(parameter)))
-    columns = load_columns(runs)
+    columns = load_columns(runs, wanted={"absolute", gauge})  # the one tells where a format overflows
     wanted = {name for name in ops.split(",") if name}
     unknown = wanted - set(columns.names["op"])
     if unknown:
@@ -59,7 +59,8 @@ def calibrate(
             "no group of controls has enough sound records for this rule. Run more cases with: gonogo run"
         )
     if old is not None:
-        changes = diff_limits(read_lock(old)[0], limits)
+        before = [limit for limit in read_lock(old)[0] if not wanted or limit.op in wanted]
+        changes = diff_limits(before, limits)
         lines = [(c.op, c.contract, c.kernel, c.dtype, c.before, c.after, c.kind) for c in changes]
         names = ("op", "contract", "kernel", "dtype", "before", "after", "change")
         if as_json:

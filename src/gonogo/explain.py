@@ -1,0 +1,98 @@
+"""Verdicts over cases → what they have in common, in plain words, where the pattern is plain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One case and how it went."""
+
+    sizes: dict[str, int]
+    layout: str
+    distribution: str
+    failed: bool
+    reading: float
+    worst_at: tuple[int, ...] | None
+    """Index of the worst element."""
+    output_shape: tuple[int, ...]
+    ratios: tuple[float, float] | None = None
+    """Least and largest of actual / expected over elements that are not small."""
+
+
+ENOUGH = 4
+"""Failures with a property, and passes without it, that make a coincidence unlikely."""
+
+
+def guess_pattern(trials: Sequence[Trial], main: str) -> str | None:
+    """The first pattern that all failures have in common; None where there is none to see."""
+    failed = [trial for trial in trials if trial.failed]
+    passed = [trial for trial in trials if not trial.failed]
+    if not failed:
+        return None
+    for told, holds in (
+        ("fails only on inputs that are not contiguous", lambda t: t.layout != "contiguous"),
+        (f"fails only where {main} is no power of two", lambda t: not _is_power_of_two(t.sizes[main])),
+        (f"fails only where {main} is no multiple of 128", lambda t: t.sizes[main] % 128 != 0),
+    ):
+        if passed and _separates(holds, failed, passed):
+            return told
+    edge = _find_edge(main, failed, passed)
+    if edge is not None:
+        return edge
+    distributions = {trial.distribution for trial in failed}
+    if passed and len(distributions) == 1 and len(failed) > 1:
+        (only,) = distributions
+        if any(trial.distribution == only for trial in failed) and len({t.distribution for t in trials}) > 1:
+            return f"fails only on {only} values"
+    if _all_at(failed, lambda t: t.worst_at is not None and t.worst_at[-1] == t.output_shape[-1] - 1):
+        return "the worst element is always in the last column"
+    factors = [trial.ratios for trial in failed if trial.ratios is not None]
+    if factors and len(factors) == len(failed):
+        low, high = min(f[0] for f in factors), max(f[1] for f in factors)
+        if low > 0 and high / low < 1.01 and not 0.99 < low < 1.01:
+            return f"everything is off by one factor, about {math.sqrt(low * high):.4g}"
+    if _grows(failed, main):
+        return f"the error grows with {main}"
+    return None
+
+
+def _separates(holds: Callable[[Trial], bool], failed: Sequence[Trial], passed: Sequence[Trial]) -> bool:
+    """Whether all failures have it: and no pass has, or there are enough of either to rule out chance.
+
+    A fault need not show wherever it could: padding that leaks nothing does no harm.
+    """
+    without = sum(not holds(trial) for trial in passed)
+    enough = without == len(passed) or min(len(failed), without) >= ENOUGH
+    return all(holds(trial) for trial in failed) and without > 0 and enough
+
+
+def _is_power_of_two(size: int) -> bool:
+    return size & (size - 1) == 0
+
+
+def _find_edge(main: str, failed: Sequence[Trial], passed: Sequence[Trial]) -> str | None:
+    """A size of the main axis from which on every case fails and below which none does."""
+    least, most = min(trial.sizes[main] for trial in failed), max((t.sizes[main] for t in passed), default=0)
+    return f"fails only where {main} is above {most}" if passed and most < least else None
+
+
+def _all_at(failed: Sequence[Trial], holds: Callable[[Trial], bool]) -> bool:
+    wide = [trial for trial in failed if trial.output_shape and trial.output_shape[-1] > 2]
+    return len(wide) > 1 and all(holds(trial) for trial in wide)
+
+
+def _grows(failed: Sequence[Trial], main: str) -> bool:
+    """Whether readings and the main axis rise together: rank correlation above 0.8 over at least five cases."""
+    finite = [trial for trial in failed if math.isfinite(trial.reading)]
+    if len({trial.sizes[main] for trial in finite}) < 5:
+        return False
+    ranks = [np.argsort(np.argsort(values)) for values in (
+        [trial.sizes[main] for trial in finite], [trial.reading for trial in finite],
+    )]  # fmt: skip
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1]) > 0.8
