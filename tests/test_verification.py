@@ -47,6 +47,9 @@ def test_a_wrong_kernel_explains_itself() -> None:
     text = str(caught.value)
     for word in ("worst case", "element", "expected", "ULPs apart", "smallest", "above the limit"):
         assert word in text
+    with pytest.raises(NoGo) as again:
+        gonogo.verify(short_sum, op="softmax", device="cpu", only=found.smallest)
+    assert [one.case for one in again.value.verification.verdicts] == [found.smallest]
     # One row and few columns are enough to show it.
     assert [int(size) for size in found.smallest.split(":")[2].split("x")][:2] == [1, 1]
 
@@ -80,7 +83,7 @@ def test_own_op() -> None:
 
 def test_controls_make_the_limit() -> None:
     found = gonogo.verify(rmsnorm, own_rmsnorm(), controls=[rmsnorm], device="cpu", dtypes=("float32",), cases=8)
-    assert (found.decision, found.limit_from) == ("go", "made from 1 controls on the same cases")
+    assert (found.decision, found.limit_from) == ("go", "made from 1 control on the same cases")
 
 
 def test_outcomes_are_verdicts() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gonogo.cases import FINITE, INTERPRETER, NO_LIMIT, Case, plan_case
+from gonogo.cases import FINITE, INTERPRETER, NO_LIMIT, Case, parse_case, plan_case
 from gonogo.errors import InputError, NoGo
 from gonogo.explain import Trial, guess_pattern
 from gonogo.judge import Verdict, judge
@@ -149,6 +149,7 @@ class Verification:
                 )
             if self.smallest:
                 lines.append(f"  smallest    {self.smallest}")
+                lines.append(f'  replay      gonogo.verify(kernel, op, only="{self.smallest}")')
             if self.pattern:
                 lines.append(f"  pattern     {self.pattern}")
             if self.holds_under:
@@ -178,10 +179,11 @@ def verify(
     device: str = "auto",
     lock: str | None = None,
     strict: bool = True,
+    only: str | None = None,
 ) -> Verification:
     """Run a kernel on `cases` cases per dtype and judge each; raise NoGo where one is no-go, unless not `strict`.
 
-    The kernel takes the op's inputs as torch tensors, in order, and returns its output: torch, NumPy or JAX.
+    `only` is the id of a single case, to replay it. The kernel takes the op's inputs as torch tensors, in order, and returns its output: torch, NumPy or JAX.
     """
     from gonogo.campaign import find_device, set_switches
 
@@ -191,14 +193,13 @@ def verify(
     own = _with_candidate(op, kernel, promised, controls)
     bench_limits = _Limits.find(own, promised, controls, lock)
     runner = _Runner(own, place, bench_limits)
-    found: list[CaseVerdict] = []
-    for dtype in dtypes:
-        for number in range(cases):
-            case, _ = plan_case(
-                own, dtype, number, seed, distributions=FINITE, limit=NO_LIMIT if place == "cuda" else INTERPRETER
-            )
-            found.append(runner.judge_case(case))
-    verification = Verification(own.name, promised.describe(), bench_limits.told, tuple(found))
+    limit = NO_LIMIT if place == "cuda" else INTERPRETER
+    chosen = [parse_case(only, own)] if only else [
+        plan_case(own, dtype, number, seed, distributions=FINITE, limit=limit)[0]
+        for dtype in dtypes for number in range(cases)
+    ]  # fmt: skip
+    found = tuple(runner.judge_case(case) for case in chosen)
+    verification = Verification(own.name, promised.describe(), bench_limits.told, found)
     if verification.failed:
         verification = runner.explain(verification)
         if strict:
@@ -232,7 +233,8 @@ class _Limits:
         cls, op: OwnOp, contract: Contract, controls: Sequence[Callable[..., Any]], lock: str | None
     ) -> _Limits:
         if controls:
-            return cls(None, f"made from {len(controls)} controls on the same cases")
+            plural = "" if len(controls) == 1 else "s"
+            return cls(None, f"made from {len(controls)} control{plural} on the same cases")
         limits, provenance = read_lock(shipped_lock() if lock is None else Path(lock))
         for limit in limits:
             if (limit.op, limit.contract, limit.gauge) == (op.name, contract.describe(), "bound"):

@@ -46,8 +46,8 @@ class Case:
         return tuple(sizes[axis] for axis in axes.split())
 
 
-def parse_case(text: str) -> Case:
-    """The case an id stands for.
+def parse_case(text: str, op: Op | None = None) -> Case:
+    """The case an id stands for, of an op at hand or of one in its folder.
 
     >>> parse_case("softmax:f16:2x7x1025:c:uniform:81").sizes
     (2, 7, 1025)
@@ -66,7 +66,9 @@ def parse_case(text: str) -> Case:
     ):
         if value not in known:
             raise InputError(f"case id {text!r}: {what} {value!r} is none of {', '.join(known)}")
-    op = get_op(found["op"])
+    if op is not None and op.name != found["op"]:
+        raise InputError(f"case id {text!r} is of op {found['op']}, not of {op.name}")
+    op = op or get_op(found["op"])
     sizes = tuple(int(size) for size in found["sizes"].split("x"))
     if len(sizes) != len(op.axes):
         raise InputError(f"case id {text!r}: {len(sizes)} sizes for the axes {' '.join(op.axes)} of {op.name}")

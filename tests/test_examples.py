@@ -1,0 +1,25 @@
+"""Every example runs as it stands, and says what it promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+SAID = {
+    "1_check_a_kernel.py": ["softmax: go", "softmax: no-go", "fails only where H is no power of two"],
+    "2_your_own_op.py": ["my_rmsnorm: go", "within a float16 contract; the one declared is float32", "1 control on the same"],
+    "3_calibrate_and_lock.py": ["format = 1", 'op = "relu"', "held out: 0 of", "changed: []"],
+}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_example(path: Path, tmp_path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 60
+    ran = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    for words in SAID.get(path.name, []):
+        assert words in ran.stdout, ran.stdout
