@@ -183,7 +183,8 @@ def verify(
 ) -> Verification:
     """Run a kernel on `cases` cases per dtype and judge each; raise NoGo where one is no-go, unless not `strict`.
 
-    `only` is the id of a single case, to replay it. The kernel takes the op's inputs as torch tensors, in order, and returns its output: torch, NumPy or JAX.
+    The kernel takes the op's inputs as torch tensors, in order, and returns its output: torch, NumPy or JAX.
+    `only` is the id of a single case, to replay it.
     """
     from gonogo.campaign import find_device, set_switches
 
