@@ -47,12 +47,15 @@ def evaluate(
     from gonogo.evaluate import evaluate as score
     from gonogo.evaluate.drift import make_drift
     from gonogo.evaluate.paper_tables import make_curve, make_headline, make_recall, make_tightening
-    from gonogo.evaluate.score import default_methods
+    from gonogo.evaluate.score import default_methods, list_needed
     from gonogo.evaluate.sweep import make_sweep
     from gonogo.records import load_columns
+    from gonogo.records.columns import EVERYTHING
 
     def load(paths: tuple[Path, ...]) -> Rows:
-        return Rows(filter_columns(load_columns(paths), op=op, dtype=dtype, distribution=distribution))
+        wanted = EVERYTHING if every_method or sweep else list_needed(default_methods(), holdout)
+        columns = load_columns(paths, wanted=wanted)
+        return Rows(filter_columns(columns, op=op, dtype=dtype, distribution=distribution))
 
     if drift:
         found = [make_drift(load((drift[0],)), load((drift[1],)), default_methods()[0])]

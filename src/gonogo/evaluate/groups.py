@@ -2,12 +2,18 @@
 
 A control's readings make limits; a faulty kernel is judged by the limit of what it promises: its own op and
 contract, or, for rules that look at one kernel and dtype, the control it is calibrated against.
+
+Millions of rows fall into some hundreds of cells, of rows alike in all that chooses a limit. What depends on
+nothing else is worked out once per cell.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +24,13 @@ from gonogo.records import MEASURED, Columns
 from gonogo.rules import Rule
 
 Mask = npt.NDArray[np.bool_]
-Codes = npt.NDArray[np.int32]
+Bits = npt.NDArray[np.uint8]
+"""A packed mask: a score is kept of every method and policy, and there are millions of rows."""
+Codes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
+T = TypeVar("T", bound=np.generic)
+
+BLOCK_ROWS = 2**16
+"""So few that what is worked out on the way stays in the cache; NumPy makes indices 8 bytes wide."""
 
 MANIFEST = 2.0
 """Signal from which a fault is beyond rounding.
@@ -26,6 +38,53 @@ MANIFEST = 2.0
 The difference of two outputs carries the rounding of both: two correct kernels may differ by two units. Of pairs of
 controls in the committed records 6 in 100 differ by one unit or more, 3 in 1,000 by two.
 """
+
+
+def split_blocks(rows: int) -> Iterator[slice]:
+    """All rows, block by block."""
+    return (slice(start, start + BLOCK_ROWS) for start in range(0, rows, BLOCK_ROWS))
+
+
+def look_up(table: npt.NDArray[T], codes: Codes) -> npt.NDArray[T]:
+    """What a table holds for each row's code."""
+    found = np.empty(len(codes), table.dtype)
+    for block in split_blocks(len(codes)):
+        found[block] = table[codes[block]]
+    return found
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rows by op, dtype, role, kernel, contract and control."""
+
+    of_row: Codes
+    codes: dict[str, npt.NDArray[np.int16]]
+    """Of each cell, as in Columns."""
+
+    def __len__(self) -> int:
+        return len(self.codes["op"])
+
+    @classmethod
+    def number(cls, columns: Columns) -> Cells:
+        """Number the combinations that occur, some columns at a time: of all columns there would be too many."""
+        of_row = np.zeros(len(columns), np.int32)
+        codes: dict[str, npt.NDArray[np.int16]] = {}
+        cells = 1
+        for names in (("op", "dtype", "role", "kernel"), ("contract",), ("calibrate_against",)):
+            sizes = [len(columns.names[name]) + 1 for name in names]  # the first is none
+            occurs = np.zeros(cells * math.prod(sizes), bool)
+            for block in split_blocks(len(columns)):
+                place = of_row[block]
+                for name, size in zip(names, sizes, strict=True):
+                    place = place * size + columns.codes[name][block] + 1
+                of_row[block] = place
+                occurs[place] = True
+            of_row = look_up(np.cumsum(occurs, dtype=np.int32) - np.int32(1), of_row)
+            before, *found = np.unravel_index(np.flatnonzero(occurs), (cells, *sizes))
+            codes = {name: values[before] for name, values in codes.items()}
+            codes |= {name: (code - 1).astype(np.int16) for name, code in zip(names, found, strict=True)}
+            cells = len(before)
+        return cls(of_row.astype(np.int16) if cells < 2**15 else of_row, codes)
 
 
 @dataclass(frozen=True)
@@ -73,7 +132,8 @@ class Rows:
     @cached_property
     def differing(self) -> Mask:
         """Faulty rows whose bits are not the control's; the others no oracle can flag."""
-        return self.faulty & ((self.columns.bits_equal == 0) | ~self.sound)
+        differing: Mask = self.faulty & ((self.columns.bits_equal == 0) | ~self.sound)
+        return differing
 
     @cached_property
     def manifest(self) -> Mask:
@@ -83,26 +143,53 @@ class Rows:
         manifest: Mask = self.differing & (beyond | ~self.sound)
         return manifest
 
+    @cached_property
+    def counted(self) -> Mask:
+        """Rows that a score counts, where it has a limit for them."""
+        return self.controls | self.faulty
+
+    @cached_property
+    def bits(self) -> tuple[Bits, Bits, Bits, Bits]:
+        """What scores count: controls, faulty rows, those that differ and those that are manifest."""
+        controls, faulty = np.packbits(self.controls), np.packbits(self.faulty)
+        return controls, faulty, np.packbits(self.differing), np.packbits(self.manifest)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Rows that share their limit whatever the rule."""
+        return Cells.number(self.columns)
+
+    @cached_property
+    def calibrating_by_cell(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Numbers of the rows that limits are made from, cell by cell, and where each cell starts and ends."""
+        rows = np.flatnonzero(self.calibrating).astype(np.int32)
+        cells = self.cells.of_row[rows]
+        starts = np.cumsum([0, *np.bincount(cells, minlength=len(self.cells))])
+        return rows[np.argsort(cells, kind="stable")], starts  # 16-bit codes are sorted by radix
+
     def group(self, rule: Rule, gauge: str, *, across_kernels: bool = False) -> tuple[Codes, list[tuple[str, ...]]]:
         """The limit each row is judged by, as a code, and what the codes stand for: op, contract, kernel, dtype."""
+        groups, names = self.group_cells(rule, gauge, across_kernels=across_kernels)
+        return look_up(groups, self.cells.of_row), names
+
+    def group_cells(
+        self, rule: Rule, gauge: str, *, across_kernels: bool = False
+    ) -> tuple[npt.NDArray[np.int32], list[tuple[str, ...]]]:
+        """As `group`, cell by cell."""
         pooled = rule.pooled or across_kernels
-        none = np.full(len(self.columns), -1, np.int16)
-        keys = [
-            self.columns.codes["op"],
-            self._contract if pooled else self._contract_of_source,
-            none if pooled else self.source,
-            none if rule.pooled and gauge in DTYPE_FREE else self.columns.codes["dtype"],
-        ]
-        code = np.zeros(len(none), np.int64)
-        for key in keys:
-            code = code * (int(key.max(initial=0)) + 2) + (key + 1)
-        _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-        columns = ("op", "contract", "kernel", "dtype")
+        none = np.full(len(self.cells), -1, np.int16)
+        keys = {
+            "op": self.cells.codes["op"],
+            "contract": self._contract if pooled else self._contract_of_source,
+            "kernel": none if pooled else self._source,
+            "dtype": none if rule.pooled and gauge in DTYPE_FREE else self.cells.codes["dtype"],
+        }
+        distinct, groups = np.unique(np.stack(list(keys.values())), axis=1, return_inverse=True)
         names = [
-            tuple(self._name(column, int(key[place])) for column, key in zip(columns, keys, strict=True))
-            for place in first
+            tuple(self._name(column, code) for column, code in zip(keys, group, strict=True))
+            for group in distinct.T
         ]
-        return inverse.astype(np.int32), names
+        return groups.ravel().astype(np.int32), names
 
     def _name(self, column: str, code: int) -> str:
         return self.columns.names[column][code] if code >= 0 else ""
@@ -110,29 +197,36 @@ class Rows:
     @cached_property
     def source(self) -> npt.NDArray[np.int16]:
         """Code of the kernel whose readings a row is held against: a control's own, a faulty one's control."""
+        return look_up(self._source, self.cells.of_row)
+
+    # What follows is of cells.
+
+    @cached_property
+    def _is_control(self) -> Mask:
+        is_control: Mask = self.cells.codes["role"] == self.columns.code("role", "control")
+        return is_control
+
+    @cached_property
+    def _source(self) -> npt.NDArray[np.int16]:
         against = self.columns.names["calibrate_against"]
         to_kernel = np.array([self.columns.code("kernel", name) for name in against] + [-1], np.int16)
-        named = to_kernel[self.columns.codes["calibrate_against"]]
-        return np.where(self.columns.equals("role", "control"), self.columns.codes["kernel"], named).astype(
-            np.int16
-        )
+        named = to_kernel[self.cells.codes["calibrate_against"]]
+        return np.where(self._is_control, self.cells.codes["kernel"], named)
 
     @cached_property
     def _contract(self) -> npt.NDArray[np.int16]:
-        """A row's contract, or its control's where no control promises the same."""
-        contract = self.columns.codes["contract"]
-        controls = self.columns.equals("role", "control")
-        pair = self.columns.codes["op"].astype(np.int64) * (len(self.columns.names["contract"]) + 1) + contract
-        known = np.isin(pair, np.unique(pair[controls]))
-        return np.where(known, contract, self._contract_of_source).astype(np.int16)
+        """Its contract, or its control's where no control promises the same."""
+        op, contract = self.cells.codes["op"], self.cells.codes["contract"]
+        promised = set(zip(op[self._is_control].tolist(), contract[self._is_control].tolist(), strict=True))
+        known = [pair in promised for pair in zip(op.tolist(), contract.tolist(), strict=True)]
+        return np.where(known, contract, self._contract_of_source)
 
     @cached_property
     def _contract_of_source(self) -> npt.NDArray[np.int16]:
-        """What a row's control promises in the row's dtype; −1 where it has no row."""
-        controls = self.columns.equals("role", "control")
-        kernel, dtype = self.columns.codes["kernel"], self.columns.codes["dtype"]
+        """What its control promises in its dtype; −1 where that has no row."""
+        kernel, dtype, contract = (self.cells.codes[name] for name in ("kernel", "dtype", "contract"))
         shape = len(self.columns.names["kernel"]) + 1, len(self.columns.names["dtype"]) + 1
         table = np.full(shape, -1, np.int16)
-        table[kernel[controls], dtype[controls]] = self.columns.codes["contract"][controls]
-        found: npt.NDArray[np.int16] = table[self.source, dtype]
+        table[kernel[self._is_control], dtype[self._is_control]] = contract[self._is_control]
+        found: npt.NDArray[np.int16] = table[self._source, dtype]
         return found

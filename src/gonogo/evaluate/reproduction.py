@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gonogo import __version__
+from gonogo._version import __version__
 from gonogo.errors import BackendMissing, InputError
 from gonogo.evaluate import Rows, evaluate, filter_columns, make_non_finite_table
 from gonogo.evaluate.figure import Cell, draw_tightening
@@ -45,8 +45,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
     uniform = Rows(filter_columns(columns, distribution="uniform"))
     headlines = []
     for name, some in (("uniform values, as in the paper", uniform), ("all finite distributions", rows)):
-        table = make_headline(some)
-        headlines.append(Table(f"Headline, {name}", table.columns, table.rows, table.note))
+        headlines.append(replace(make_headline(some), title=f"Headline, {name}"))
     evaluations = []
     scores, summary = None, None
     for holdout in (*HOLDOUTS[1:], HOLDOUTS[0]):
@@ -61,12 +60,12 @@ def reproduce_paper(columns: Columns) -> Reproduction:
     assert scores is not None  # in-sample always exists
     assert summary is not None
     tables = [
-        make_tightening(uniform),
+        replace(make_tightening(uniform), title="Tightening per control and dtype, uniform values"),
         make_recall(rows, scores),
         make_curve(rows, scores),
         make_non_finite_table(rows),
+        make_sweep(rows, "run" if len(columns.runs) > 1 else "none"),
     ]
-    tables.append(make_sweep(rows, "run" if len(columns.runs) > 1 else "none"))
     return Reproduction(
         machine=", ".join(sorted(set(columns.devices))),
         records=len(columns),

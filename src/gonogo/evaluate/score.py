@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,16 +13,19 @@ import numpy.typing as npt
 
 from gonogo.errors import TooFewCases
 from gonogo.evaluate.folds import make_folds
-from gonogo.evaluate.groups import Mask, Rows
+from gonogo.evaluate.groups import Bits, Mask, Rows, split_blocks
 from gonogo.intervals import clopper_pearson, upper_bound
 from gonogo.judge import GO, NO_GO, SUSPECT, decide
 from gonogo.limits import Limit, make_limit
 from gonogo.policies import load_policies
 from gonogo.rules import Rule, rule, rule_names
 
+Decisions = npt.NDArray[np.int8]
+
 ALWAYS_SEEN = ("raised", "crashed", "timed-out", "out-of-memory", "no-output", "wrong-shape", "wrong-dtype")
 """Outcomes that any harness notices, whatever its tolerance."""
-
+UNJUDGED = -1
+"""Beside GO, SUSPECT and NO_GO: no limit could be made, or nothing was read."""
 
 V_ABFT_LAMBDA = 1.0
 """The bound as it stands; its authors report it 7 to 20 times above the errors of correct products in float32."""
@@ -55,6 +60,12 @@ def all_methods() -> list[Method]:
     return [*default_methods(), *crossed, Method("analytic", "deterministic", rule("analytic"))]
 
 
+def list_needed(methods: Sequence[Method], holdout: str) -> set[str]:
+    """What to load for scores of these methods and of all policies."""
+    needed = {"absolute", "deterministic", "v_abft", "signal", "bits_equal", "exceeds"}
+    return needed | {method.gauge for method in methods} | ({"size"} if holdout == "shape" else set())
+
+
 @dataclass
 class Score:
     """Counts of one method or policy over all folds."""
@@ -74,24 +85,37 @@ class Score:
     caught_manifest: int = 0
     unjudged: int = 0
     """Rows for which no limit could be made: too few cases, or nothing left to calibrate on."""
-    flagged: Mask | None = field(default=None, repr=False)
-    judged: Mask | None = field(default=None, repr=False)
+    rows: int = field(default=0, repr=False)
+    judged_bits: Bits | None = field(default=None, repr=False)
+    flagged_bits: Bits | None = field(default=None, repr=False)
 
-    def count(self, rows: Rows, judged: Mask, decisions: npt.NDArray[np.int8]) -> None:
-        """Add the rows of one fold."""
-        flagged = decisions != GO
-        controls = judged & rows.controls
-        self.false_positives += int((controls & flagged).sum())
-        self.suspects += int((controls & (decisions == SUSPECT)).sum())
-        self.control_cases += int(controls.sum())
-        for name, mask in (("all", rows.faulty), ("differing", rows.differing), ("manifest", rows.manifest)):
-            here = judged & mask
-            setattr(self, name, getattr(self, name) + int(here.sum()))
-            setattr(self, f"caught_{name}", getattr(self, f"caught_{name}") + int((here & flagged).sum()))
-        if self.flagged is None or self.judged is None:
-            self.flagged, self.judged = np.zeros(len(judged), bool), np.zeros(len(judged), bool)
-        self.flagged |= judged & flagged
-        self.judged |= judged
+    def count(self, rows: Rows, candidates: Mask, decide_block: Callable[[slice], Decisions]) -> None:
+        """Count what is decided of the candidates: GO, SUSPECT, NO_GO or UNJUDGED."""
+        packed = []
+        for block in split_blocks(len(candidates)):
+            decisions = decide_block(block)
+            judged = candidates[block] & (decisions != UNJUDGED)
+            masks = judged, judged & (decisions != GO), judged & (decisions == SUSPECT)
+            packed.append([np.packbits(mask) for mask in masks])
+        judged, flagged, suspect = (np.concatenate(blocks) for blocks in zip(*packed, strict=True))
+        self.rows, self.judged_bits, self.flagged_bits = len(candidates), judged, flagged
+        self.unjudged = int(np.count_nonzero(candidates)) - _count(judged)
+        controls, faulty, differing, manifest = rows.bits
+        self.control_cases, self.false_positives = _count(judged & controls), _count(flagged & controls)
+        self.suspects = _count(suspect & controls)
+        self.all, self.caught_all = _count(judged & faulty), _count(flagged & faulty)
+        self.differing, self.caught_differing = _count(judged & differing), _count(flagged & differing)
+        self.manifest, self.caught_manifest = _count(judged & manifest), _count(flagged & manifest)
+
+    @property
+    def judged(self) -> Mask | None:
+        """Rows that were counted; None before any were."""
+        return None if self.judged_bits is None else np.unpackbits(self.judged_bits, count=self.rows).view(bool)
+
+    @property
+    def flagged(self) -> Mask | None:
+        """Among these, the ones that are not go."""
+        return None if self.flagged_bits is None else np.unpackbits(self.flagged_bits, count=self.rows).view(bool)
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, rates and exact 95 % intervals."""
@@ -99,14 +123,21 @@ class Score:
             "name": self.name, "gauge": self.gauge, "rule": self.rule,
             "false_positives": self.false_positives, "control_cases": self.control_cases,
             "fp_rate": _divide(self.false_positives, self.control_cases),
-            "fp_upper95": upper_bound(self.false_positives, self.control_cases),
+            "fp_upper95": _upper(self.false_positives, self.control_cases),
             "suspects": self.suspects, "unjudged": self.unjudged,
         }  # fmt: skip
         for name in ("all", "differing", "manifest"):
             caught, total = getattr(self, f"caught_{name}"), getattr(self, name)
             found |= {name: total, f"caught_{name}": caught, f"recall_{name}": _divide(caught, total)}
-            found[f"recall_{name}_interval"] = list(clopper_pearson(caught, total)) if total else None
+            found[f"recall_{name}_interval"] = list(_interval(caught, total)) if total else None
         return found
+
+
+_interval, _upper = cache(clopper_pearson), cache(upper_bound)  # both are asked for by every table
+
+
+def _count(bits: Bits) -> int:
+    return int(np.bitwise_count(bits).sum())
 
 
 def _divide(part: int, whole: int) -> float | None:
@@ -114,59 +145,78 @@ def _divide(part: int, whole: int) -> float | None:
 
 
 def score_methods(rows: Rows, holdout: str, methods: Sequence[Method]) -> list[Score]:
-    """Calibrate and judge, fold by fold."""
-    folds = list(make_folds(rows, holdout))
-    candidates = rows.controls | rows.faulty
-    sorted_readings: dict[tuple[object, ...], Readings] = {}
+    """Calibrate fold by fold, then judge: no row is in more than one fold."""
+    grouped = [rows.group_cells(m.rule, m.gauge, across_kernels=holdout == "implementation")[0] for m in methods]
+    sorted_readings = {key: Readings.sort(rows, *key) for key in {(m.gauge, m.passing_only) for m in methods}}
+    held_out = np.zeros(len(rows.columns), np.int16)  # 0: in no fold, where there are no limits
+    limits = [[np.full(len(rows.cells), np.nan)] for _ in methods]
+    with ThreadPoolExecutor() as pool:  # most of the time goes into sorting, which leaves the interpreter free
+        for number, fold in enumerate(make_folds(rows, holdout), start=1):
+            held_out[fold.judge] = number
+            cells = np.unique(rows.cells.of_row[fold.judge & rows.counted])
+            calibrate = fold.calibrate[rows.calibrating_by_cell[0]]
+            for method, groups, found in zip(methods, grouped, limits, strict=True):
+                readings = sorted_readings[method.gauge, method.passing_only].restrict(calibrate)
+                members = [np.flatnonzero(groups == group) for group in np.unique(groups[cells])]
+                found.append(np.full(len(groups), np.nan))
+                for here, value in zip(
+                    members, pool.map(partial(_find_value, method, readings), members), strict=True
+                ):
+                    found[-1][here] = value
+    candidates = rows.counted & (held_out > 0)
     scores = []
-    for method in methods:
+    for method, found in zip(methods, limits, strict=True):
         score = Score(method.name, method.gauge, method.rule.name)
-        codes, names = rows.group(method.rule, method.gauge, across_kernels=holdout == "implementation")
-        readings = rows.columns.readings[method.gauge].astype(np.float64)
-        explained = rows.columns.readings["deterministic"] if method.gauge == "bound" else np.nan
-        for fold in folds:
-            key = (method.gauge, method.rule.pooled, method.passing_only, fold.name)
-            if key not in sorted_readings:
-                calibrate = fold.calibrate & _passing(rows, method)
-                sorted_readings[key] = Readings.sort(readings, codes, len(names), calibrate)
-            judged = fold.judge & candidates
-            limits = np.full(len(names), np.nan)
-            for group in np.unique(codes[judged]):
-                limit = find_limit(method, names[group], sorted_readings[key].of_group(group))
-                limits[group] = np.nan if limit is None else limit.value
-            limit_of = limits[codes]
-            known = ~np.isnan(limit_of)
-            score.unjudged += int((judged & ~known & rows.sound).sum())
-            judged &= known | ~rows.sound
-            score.count(rows, judged, decide(rows.sound, readings, limit_of, explained))
+        score.count(rows, candidates, partial(_decide_block, rows, method.gauge, held_out, np.stack(found)))
         scores.append(score)
     return scores
 
 
 @dataclass(frozen=True)
 class Readings:
-    """Readings to calibrate from, group by group."""
+    """Readings that limits are made from, cell by cell."""
 
-    values: npt.NDArray[np.float64]
+    values: npt.NDArray[np.float32]
+    usable: Mask
     starts: npt.NDArray[np.int64]
 
     @classmethod
-    def sort(
-        cls, readings: npt.NDArray[np.float64], codes: npt.NDArray[np.int32], groups: int, calibrate: Mask
-    ) -> Readings:
-        """Finite readings of the rows to calibrate on."""
-        usable = calibrate & np.isfinite(readings)
-        order = np.argsort(codes[usable], kind="stable")
-        starts = np.searchsorted(codes[usable][order], np.arange(groups + 1))
-        return cls(readings[usable][order], starts)
+    def sort(cls, rows: Rows, gauge: str, passing_only: bool) -> Readings:
+        """Usable are finite ones, or those of them that pass the hand-picked atol."""
+        order, starts = rows.calibrating_by_cell
+        values = rows.columns.readings[gauge][order]
+        usable = np.isfinite(values)
+        if passing_only:
+            usable &= rows.columns.exceeds["current"][order] != 1
+        return cls(values, usable, starts)
 
-    def of_group(self, group: int) -> npt.NDArray[np.float64]:
-        """The readings of one group."""
-        return self.values[self.starts[group] : self.starts[group + 1]]
+    def restrict(self, calibrate: Mask) -> Readings:
+        """Of some of the rows alone."""
+        return replace(self, usable=self.usable & calibrate)
+
+    def of_cells(self, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """The usable ones of some cells."""
+        slices = [slice(self.starts[cell], self.starts[cell + 1]) for cell in cells]
+        return np.concatenate([self.values[here][self.usable[here]] for here in slices]).astype(np.float64)
 
 
-def _passing(rows: Rows, method: Method) -> Mask | bool:
-    return rows.columns.exceeds["current"] != 1 if method.passing_only else True
+def _decide_block(
+    rows: Rows, gauge: str, held_out: npt.NDArray[np.int16], limits: npt.NDArray[np.float64], block: slice
+) -> Decisions:
+    """Decide on rows by the limit of their fold and cell."""
+    limit, sound = limits[held_out[block], rows.cells.of_row[block]], rows.sound[block]
+    explained = rows.columns.readings["deterministic"][block] if gauge == "bound" else np.nan
+    decisions = decide(sound, rows.columns.readings[gauge][block], limit, explained)
+    decisions[np.isnan(limit) & sound] = UNJUDGED
+    return decisions
+
+
+def _find_value(method: Method, readings: Readings, cells: npt.NDArray[np.int64]) -> float:
+    """A limit's value alone, NaN where there is none: what a limit is worth takes longer to find."""
+    try:
+        return method.rule.limit(readings.of_cells(cells))
+    except TooFewCases:
+        return np.nan
 
 
 def find_limit(
@@ -186,15 +236,22 @@ def find_limit(
 def score_policies(rows: Rows) -> list[Score]:
     """Hand-picked tolerances: nothing is calibrated, so every row is held out."""
     seen = rows.columns.equals("outcome", *ALWAYS_SEEN)
-    scores = []
-    for name in ("current", *(policy.name for policy in load_policies())):
-        exceeds = rows.columns.exceeds[name]
-        judged = (rows.controls | rows.faulty) & ((exceeds >= 0) | seen)
-        score = Score(name, "policy", "limit 1")
-        score.unjudged = int(((rows.controls | rows.faulty) & ~judged).sum())
-        score.count(rows, judged, np.where((exceeds == 1) | seen, NO_GO, GO).astype(np.int8))
-        scores.append(score)
+    at_least = np.where(seen, np.int8(NO_GO), np.int8(UNJUDGED))
+    names = "current", *(policy.name for policy in load_policies())
+    scores = [_score_policy(rows, name, at_least) for name in names]
     return [*scores, score_v_abft(rows)]
+
+
+def _score_policy(rows: Rows, name: str, at_least: Decisions) -> Score:
+    exceeds = rows.columns.exceeds[name]
+
+    def decide_block(block: slice) -> Decisions:
+        decisions: Decisions = np.maximum(exceeds[block] * np.int8(NO_GO), at_least[block])  # of 1, 0 or −1
+        return decisions
+
+    score = Score(name, "policy", "limit 1")
+    score.count(rows, rows.counted, decide_block)
+    return score
 
 
 def score_v_abft(rows: Rows) -> Score:
@@ -202,20 +259,25 @@ def score_v_abft(rows: Rows) -> Score:
 
     It bounds the sum, not the rounding of the output, and so says nothing of shorter formats.
     """
-    readings = rows.columns.readings["v_abft"]
-    known = np.isfinite(readings) & rows.columns.equals("dtype", "float32")
-    judged = (rows.controls | rows.faulty) & known
+    readings, shown = rows.columns.readings["v_abft"], rows.columns.equals("dtype", "float32")
+
+    def decide_block(block: slice) -> Decisions:
+        known = np.isfinite(readings[block]) & shown[block]
+        decisions = np.where(readings[block] > V_ABFT_LAMBDA, np.int8(NO_GO), np.int8(GO))
+        decisions[~known] = UNJUDGED
+        return decisions
+
     score = Score("v_abft", "policy", f"λ = {V_ABFT_LAMBDA:g}")
-    score.unjudged = int(((rows.controls | rows.faulty) & ~judged).sum())
-    score.count(rows, judged, np.where(readings > V_ABFT_LAMBDA, NO_GO, GO).astype(np.int8))
+    score.count(rows, rows.counted, decide_block)
     return score
 
 
 def calibrate(rows: Rows, method: Method) -> list[Limit]:
     """The limits of all controls of some runs."""
-    codes, names = rows.group(method.rule, method.gauge)
-    readings = rows.columns.readings[method.gauge].astype(np.float64)
-    grouped = Readings.sort(readings, codes, len(names), rows.calibrating & _passing(rows, method))
-    groups = np.unique(codes[rows.calibrating])
-    found = [find_limit(method, names[group], grouped.of_group(group), rows.columns.runs) for group in groups]
+    groups, names = rows.group_cells(method.rule, method.gauge)
+    readings = Readings.sort(rows, method.gauge, method.passing_only)
+    found = [
+        find_limit(method, names[group], readings.of_cells(np.flatnonzero(groups == group)), rows.columns.runs)
+        for group in np.unique(groups[np.diff(readings.starts) > 0])
+    ]
     return [limit for limit in found if limit is not None]
