@@ -27,8 +27,8 @@ ALWAYS_SEEN = ("raised", "crashed", "timed-out", "out-of-memory", "no-output", "
 UNJUDGED = -1
 """Beside GO, SUSPECT and NO_GO: no limit could be made, or nothing was read."""
 
-V_ABFT_LAMBDA = 1.0
-"""The bound as it stands; its authors report it 7 to 20 times above the errors of correct products in float32."""
+V_ABFT_LAMBDA = 16.0
+"""The least power of two that fewer than 1 in 100 correct float32 products of the committed records exceed."""
 
 
 @dataclass(frozen=True)
