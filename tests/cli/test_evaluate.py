@@ -51,7 +51,8 @@ def test_the_figures_that_must_hold(held_out: dict[str, dict]) -> None:
         assert ours[holdout]["fp_rate"] <= 0.005
     assert ours["run"]["recall_manifest"] >= 0.99
     for policy in held_out["run"]["policies"]:
-        if policy["name"] not in ("gonogo", "analytic") and policy["fp_rate"] <= 0.01:
+        judges_most = policy["unjudged"] < policy["control_cases"] + policy["all"]
+        if policy["name"] not in ("gonogo", "analytic") and judges_most and policy["fp_rate"] <= 0.01:
             assert policy["recall_differing"] + 0.10 <= ours["run"]["recall_differing"], policy["name"]
 
 

@@ -72,9 +72,11 @@ USABLE_RATE = 0.01
 """False-positive rate above which a test suite of a few hundred cases fails at every run."""
 
 
-def _rank(score: Score) -> tuple[bool, float]:
+def _rank(score: Score) -> tuple[bool, bool, float]:
+    """What judges few of the cases is not to be compared with what judges all, and comes behind it."""
     rate = score.false_positives / max(score.control_cases, 1)
-    return rate > USABLE_RATE, -score.caught_differing / max(score.differing, 1)
+    partial = score.unjudged > score.control_cases + score.all
+    return rate > USABLE_RATE, partial, -score.caught_differing / max(score.differing, 1)
 
 
 def _tell_left_out(left_out: dict[str, int]) -> str:
