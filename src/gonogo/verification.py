@@ -19,6 +19,7 @@ from gonogo.cases import FINITE, INTERPRETER, NO_LIMIT, Case, parse_case, plan_c
 from gonogo.errors import InputError, NoGo
 from gonogo.explain import Trial, guess_pattern
 from gonogo.judge import Verdict, judge
+from gonogo.limits import Limit
 from gonogo.lock import read_lock
 from gonogo.ops import DTYPES, Input, Kernel, get_op
 from gonogo.ops import Op as PlainOp
@@ -178,12 +179,14 @@ def verify(
     controls: Sequence[Callable[..., Any]] = (),
     device: str = "auto",
     lock: str | None = None,
+    limit: Limit | None = None,
     strict: bool = True,
     only: str | None = None,
 ) -> Verification:
     """Run a kernel on `cases` cases per dtype and judge each; raise NoGo where one is no-go, unless not `strict`.
 
     The kernel takes the op's inputs as torch tensors, in order, and returns its output: torch, NumPy or JAX.
+    A `limit` at hand goes before whatever `controls` and `lock` say.
     `only` is the id of a single case, to replay it.
     """
     from gonogo.campaign import find_device, set_switches
@@ -191,12 +194,12 @@ def verify(
     place = find_device(device)
     set_switches(place)
     promised = contract or Contract()
-    own = _with_candidate(op, kernel, promised, controls)
-    bench_limits = _Limits.find(own, promised, controls, lock)
+    own = with_candidate(op, kernel, promised, () if limit else controls)
+    bench_limits = _Limits.take(limit) if limit else _Limits.find(own, promised, controls, lock)
     runner = _Runner(own, place, bench_limits)
-    limit = NO_LIMIT if place == "cuda" else INTERPRETER
+    size = NO_LIMIT if place == "cuda" else INTERPRETER
     chosen = [parse_case(only, own)] if only else [
-        plan_case(own, dtype, number, seed, distributions=FINITE, limit=limit)[0]
+        plan_case(own, dtype, number, seed, distributions=FINITE, limit=size)[0]
         for dtype in dtypes for number in range(cases)
     ]  # fmt: skip
     found = tuple(runner.judge_case(case) for case in chosen)
@@ -208,9 +211,10 @@ def verify(
     return verification
 
 
-def _with_candidate(
+def with_candidate(
     op: str | OwnOp, kernel: Callable[..., Any], contract: Contract, controls: Sequence[Callable[..., Any]]
 ) -> OwnOp:
+    """The op with a kernel to be judged and controls to make its limit from, named `control_0` and so on."""
     plain = get_op(op) if isinstance(op, str) else op
     given = dict(plain.functions) if isinstance(plain, OwnOp) else {}
     extra = [Kernel(f"control_{place}", "torch", contract=contract) for place in range(len(controls))]
@@ -228,6 +232,11 @@ class _Limits:
     value: float | None
     told: str
     calibrated_on: int = 0
+
+    @classmethod
+    def take(cls, limit: Limit) -> _Limits:
+        told = f"{limit.rule}, {limit.cases:,} cases of {limit.kernel or 'correct kernels'}"
+        return cls(limit.value, told, limit.cases)
 
     @classmethod
     def find(
@@ -357,6 +366,7 @@ def check(
     expected: Any = None,
     contract: Contract | None = None,
     lock: str | None = None,
+    limit: Limit | None = None,
 ) -> Verdict:
     """Judge one output at hand: by its op and inputs, or against an expected array where there are none.
 
@@ -380,8 +390,8 @@ def check(
     promised = contract or Contract()
     given = [inputs[one.name] for one in plain.inputs]
     reference = make_reference(plain, given, promised, tuple(np.shape(actual)))
-    own = _with_candidate(plain.name if isinstance(op, str) else op, lambda: None, promised, ())
-    limits = _Limits.find(own, promised, (), lock)
+    own = with_candidate(plain.name if isinstance(op, str) else op, lambda: None, promised, ())
+    limits = _Limits.take(limit) if limit else _Limits.find(own, promised, (), lock)
     scales = {"bound": reference.scale, "deterministic": reference.sequential_scale}
     chosen = gauge("bound", accumulate=promised.accumulate)
     readings = {

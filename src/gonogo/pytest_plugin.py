@@ -1,0 +1,282 @@
+"""Tests that use the fixture `gonogo` → verdicts by the project's `gonogo.lock`; on request, the lock file itself.
+
+Nothing that needs torch is imported before a test asks for the fixture. A test without a limit fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gonogo.judge import Verdict
+    from gonogo.limits import Limit
+    from gonogo.schema import Contract
+    from gonogo.suite import Suite
+    from gonogo.verification import OwnOp, Verification
+
+FIXTURE = "gonogo"
+FRESH_SEEDS = 2
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The plugin's options."""
+    group = parser.getgroup("gonogo", "limits of tensor kernels (gonogo)")
+    add = group.addoption
+    add("--gonogo-lock", metavar="PATH", help="lock file with the limits; ROOTDIR/gonogo.lock by default")
+    add("--gonogo-update", action="store_const", const="all", help="measure and write all limits the tests use")
+    add(
+        "--gonogo-update-new", action="store_const", const="new", dest="gonogo_update",
+        help="measure and write the limits that the lock file lacks",
+    )  # fmt: skip
+    add("--gonogo-cases", metavar="N", type=_parse_count, default=24, help="cases per dtype; 24 by default")
+    add("--gonogo-seed", metavar="S", type=_parse_seed, default=0, help="of the cases; a number, 0, or random")
+    parser.addini("gonogo_lock", "lock file with the limits, relative to ROOTDIR", default="gonogo.lock")
+
+
+def _parse_count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _parse_seed(text: str) -> int | str:
+    if text != "random" and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number nor 'random'")
+    return text if text == "random" else int(text)
+
+
+@dataclass
+class _Run:
+    """What one process knows of a run; under xdist the controller adds up what its workers know."""
+
+    config: pytest.Config
+    drawn_seed: bool
+    suite: Suite | None = None
+    """None as long as no test used the fixture."""
+    suspects: set[str] = field(default_factory=set)
+    """Tests that passed although not all was within the limit, and how."""
+    collected: set[str] = field(default_factory=set)
+    """Tests with the fixture, those deselected later included."""
+    passed: set[str] = field(default_factory=set)
+    partial: bool = False
+    """Whether there may be tests that were not collected."""
+    lines: list[str] = field(default_factory=list)
+    """Of the summary."""
+
+    def open_suite(self) -> Suite:
+        """The limits of this run."""
+        from gonogo.suite import Suite
+
+        if self.suite is None:
+            option, root = self.config.option, self.config.rootpath
+            given = option.gonogo_lock
+            path = self.config.invocation_params.dir / given if given else root / self.config.getini("gonogo_lock")
+            name = str(path.relative_to(root) if path.is_relative_to(root) else path)
+            self.suite = Suite(path, name, option.gonogo_update, option.gonogo_cases, option.gonogo_seed)
+        return self.suite
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a worker hands to the controller, in plain types."""
+        return {
+            "suite": self.suite and self.suite.to_dict(), "suspects": sorted(self.suspects),
+            "collected": sorted(self.collected), "partial": self.partial,
+        }  # fmt: skip
+
+    def merge(self, told: dict[str, Any]) -> None:
+        """Take in what a worker hands over."""
+        if told["suite"]:
+            self.open_suite().merge(told["suite"])
+        self.suspects |= set(told["suspects"])
+        self.collected |= set(told["collected"])
+        self.partial |= told["partial"]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every test that could use a limit had its chance to."""
+        by_path = self.config.args_source is pytest.Config.ArgsSource.ARGS
+        return bool(self.collected) and self.collected <= self.passed and not (self.partial or by_path)
+
+
+class Gauge:
+    """What the fixture hands to a test."""
+
+    def __init__(self, run: _Run, test: pytest.Item) -> None:
+        self._run, self._test, self._suite = run, test, run.open_suite()
+
+    def verify(
+        self,
+        kernel: Callable[..., Any],
+        op: str | OwnOp,
+        *,
+        contract: Contract | None = None,
+        controls: Sequence[Callable[..., Any]] = (),
+        device: str = "auto",
+        strict: bool = True,
+        **options: Any,
+    ) -> Verification:
+        """As gonogo.verify, by the limit of the lock file; fails the test unless not `strict`.
+
+        `controls` are what that limit is measured on, when pytest is asked to. A suspect kernel is run again on two
+        fresh seeds, and fails if one of these is no-go, or suspect in more than half of its cases.
+        """
+        __tracebackhide__ = True
+        from gonogo.verification import verify
+
+        limit, promised = self._find_limit(op, contract, controls, device)
+        options = {"cases": self._suite.cases, "seed": self._suite.seed} | options
+
+        def run(seed: int) -> Verification:
+            given = options | {"seed": seed}
+            return verify(kernel, op, contract=promised, device=device, limit=limit, strict=False, **given)
+
+        first = options["seed"]
+        found = run(first)
+        self._record(found.op, found.contract, found.decision, [one.verdict for one in found.verdicts])
+        source = f"  lock        limit from {self._suite.name}; seed {first}, {options['cases']} cases per dtype"
+        if strict and found.failed:
+            pytest.fail(f"{found!r}\n{source}")
+        if strict and found.suspect:
+            again = {seed: run(seed) for seed in range(first + 1, first + 1 + FRESH_SEEDS)}
+            told = ", ".join(f"{_tell(one)} on seed {seed}" for seed, one in again.items())
+            bad = [one for one in again.values() if one.failed or 2 * len(one.suspect) > len(one.verdicts)]
+            if bad:
+                worst = max(found.suspect, key=lambda one: one.verdict.reading or 0.0)
+                shown = [next((one for one in bad if one.failed), found)]
+                lines = [f"  suspect     {worst.case}: {worst.verdict.message}", f"  run again   {told}", source]
+                pytest.fail("\n".join([*map(repr, shown), *lines]))
+            self._run.suspects.add(f"{self._test.nodeid}: {_tell(found)} on seed {first}; run again: {told}")
+        return found
+
+    def check(
+        self,
+        actual: Any,
+        op: str | OwnOp | None = None,
+        *,
+        contract: Contract | None = None,
+        controls: Sequence[Callable[..., Any]] = (),
+        strict: bool = True,
+        **options: Any,
+    ) -> Verdict:
+        """As gonogo.check, by the limit of the lock file; fails the test on a no-go unless not `strict`.
+
+        One output cannot be had on other seeds: a suspect one passes, and the summary says so.
+        """
+        __tracebackhide__ = True
+        from gonogo.verification import check
+
+        limit = None
+        if op is not None and options.get("expected") is None:
+            limit, contract = self._find_limit(op, contract, controls, "auto")
+        verdict = check(actual, op, contract=contract, limit=limit, **options)
+        name = "output" if op is None else op if isinstance(op, str) else op.name
+        self._record(name, contract.describe() if contract else "none", verdict.decision, [verdict])
+        if strict and verdict.decision == "no-go":
+            pytest.fail(f"{name}: {verdict.message}" + (f"\n  limit from {self._suite.name}" if limit else ""))
+        if strict and verdict.decision == "suspect":
+            self._run.suspects.add(f"{self._test.nodeid}: {name} {verdict.message}")
+        return verdict
+
+    def _find_limit(
+        self, op: str | OwnOp, contract: Contract | None, controls: Sequence[Callable[..., Any]], device: str
+    ) -> tuple[Limit, Contract]:
+        __tracebackhide__ = True
+        from gonogo.errors import InputError, UnknownOp
+        from gonogo.schema import Contract
+
+        promised = contract or Contract()
+        try:
+            return self._suite.find_limit(op, promised, controls, device), promised
+        except UnknownOp:
+            raise
+        except InputError as error:
+            problem = str(error)
+        pytest.fail(problem, pytrace=False)  # out here, or it would be told twice
+
+    def _record(self, op: str, contract: str, decision: str, verdicts: Sequence[Verdict]) -> None:
+        readings = [one.reading for one in verdicts if one.reading is not None]
+        limits = [one.limit for one in verdicts if one.limit is not None]
+        facts = {
+            "op": op, "contract": contract, "decision": decision, "cases": len(verdicts),
+            "worst_reading": max(readings, default="none"), "limit": max(limits, default="none"),
+        }  # fmt: skip
+        # As record_property does, which warns of JUnit's strictest schema.
+        self._test.user_properties += [(f"gonogo_{name}", value) for name, value in facts.items()]
+
+
+def _tell(found: Verification) -> str:
+    named = found.failed or found.suspect
+    return f"{found.decision} in {len(named)} of {len(found.verdicts)} cases" if named else "go"
+
+
+RUN = pytest.StashKey[_Run]()
+
+
+@pytest.fixture(name=FIXTURE)
+def gonogo_gauge(request: pytest.FixtureRequest) -> Gauge:
+    """`verify` and `check` of gonogo, by the limits of the project's lock file."""
+    return Gauge(request.config.stash[RUN], request.node)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the seed where it is to be random; xdist's workers get it with the other options."""
+    drawn = config.option.gonogo_seed == "random"
+    if drawn:
+        config.option.gonogo_seed = random.randrange(1, 2**31)
+    run = config.stash[RUN] = _Run(config, drawn)
+    config.pluginmanager.register(_Hooks(run), "gonogo-run")
+
+
+class _Hooks:
+    """What has to know the run, and is told no config."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+
+    def pytest_report_header(self) -> str | None:
+        return f"gonogo: --gonogo-seed {self.run.config.option.gonogo_seed}" if self.run.drawn_seed else None
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        if FIXTURE in getattr(item, "fixturenames", ()):
+            self.run.collected.add(item.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.run.partial |= not report.passed
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self.run.passed.add(report.nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        told = getattr(node, "workeroutput", {}).get(FIXTURE)
+        if told:
+            self.run.merge(told)
+        else:  # a worker that died
+            self.run.partial = True
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        run = self.run
+        if hasattr(run.config, "workeroutput"):
+            run.config.workeroutput[FIXTURE] = run.to_dict()
+        elif run.suite is not None:
+            from gonogo.errors import InputError
+
+            try:
+                run.lines += run.suite.write() if run.suite.fresh else []
+                run.lines += run.suite.find_unused() if run.is_whole else []
+            except (OSError, InputError) as error:
+                run.lines.append(f"{run.suite.name} was not written: {error}")
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        lines = [*self.run.lines, *(f"suspect, but passed: {told}" for told in sorted(self.run.suspects))]
+        if lines:
+            terminalreporter.write_sep("=", "gonogo")
+            for line in lines:
+                terminalreporter.write_line(line)

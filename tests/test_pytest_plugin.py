@@ -1,0 +1,191 @@
+"""The pytest plugin, driven as a project would: a suite in a folder, its lock file, and what pytest says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gonogo.lock import read_lock, write_lock
+
+pytest_plugins = ("pytester",)
+
+RIGHT = """
+    import torch
+
+    def test_relu(gonogo):
+        found = gonogo.verify(torch.relu, op="relu", device="cpu")
+        assert found.decision == "go"
+
+    def test_softmax(gonogo):
+        gonogo.verify(lambda x: torch.softmax(x, -1), op="softmax", device="cpu", dtypes=("float16",))
+
+    def test_output(gonogo):
+        x = torch.linspace(-3, 3, 33).reshape(3, 11)
+        gonogo.check(torch.tanh(x), "tanh", inputs={"input": x})
+"""
+OWN = """
+    import pytest, torch
+    from gonogo import Op
+
+    SQUARES = Op("squares", inputs={"x": "rows cols"}, output="rows", sizes={"rows": (9, 30), "cols": (20, 40)},
+                 reduced=("cols",), reference=lambda x: (x * x).sum(-1))
+
+    def squares(x):
+        return (x.float() ** 2).sum(-1).to(x.dtype)
+
+    def sloppy(x):
+        return squares(x) * (1 + 2**-18)
+
+    @pytest.mark.parametrize("kernel", [squares])
+    def test_own(gonogo, kernel):
+        gonogo.verify(kernel, SQUARES, device="cpu")
+"""
+
+
+def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("--gonogo-cases", "6", "-p", "no:cacheprovider", *options, timeout=120)
+
+
+def set_value(path: Path, op: str, value: float) -> None:
+    limits, provenance = read_lock(path)
+    write_lock(path, [replace(one, value=value) if one.op == op else one for one in limits], provenance)
+
+
+def test_a_project_from_no_lock_to_junit(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(RIGHT)
+    lock = pytester.path / "gonogo.lock"
+    found = run(pytester)
+    found.assert_outcomes(failed=3)
+    remedy = "Measure it: pytest --gonogo-update-new"
+    found.stdout.fnmatch_lines(
+        [f"no limit for relu, contract float32, in gonogo.lock, which does not exist. {remedy}"]
+    )
+    assert not lock.exists()
+
+    found = run(pytester, "--gonogo-update-new")
+    found.assert_outcomes(passed=3)
+    found.stdout.fnmatch_lines([
+        "3 limits written to gonogo.lock: 3 new",
+        "  new        relu, contract float32: 2 (relu_torch)",
+        "  new        softmax, contract float32: * (softmax_torch)",
+    ])  # fmt: skip
+    limits, provenance = read_lock(lock)
+    assert [(one.op, one.kernel, one.dtype, one.cases) for one in limits] == [
+        (op, f"{op}_torch", None, 18) for op in ("relu", "softmax", "tanh")
+    ]
+    assert set(provenance) == {"devices", "gonogo"}
+    written = lock.read_bytes()
+
+    # Workers and one process write the same bytes.
+    lock.unlink()
+    run(pytester, "--gonogo-update", "-n", "2").assert_outcomes(passed=3)
+    assert lock.read_bytes() == written
+
+    found = run(pytester, "--junitxml=facts.xml", "-W", "error")
+    found.assert_outcomes(passed=3)
+    found.stdout.no_fnmatch_line("*= gonogo =*")
+    facts = {
+        case.get("name"): {item.get("name"): item.get("value") for item in case.iter("property")}
+        for case in ElementTree.parse(pytester.path / "facts.xml").iter("testcase")
+    }
+    assert facts["test_relu"] == {
+        "gonogo_op": "relu", "gonogo_contract": "float32", "gonogo_decision": "go", "gonogo_cases": "18",
+        "gonogo_worst_reading": "0.0", "gonogo_limit": "2.0",
+    }  # fmt: skip
+    assert facts["test_softmax"]["gonogo_cases"] == "6"
+
+
+def test_changes_and_unused_entries(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(RIGHT)
+    run(pytester, "--gonogo-update")
+    lock = pytester.path / "gonogo.lock"
+    fresh = lock.read_bytes()
+    set_value(lock, "relu", 0.5)
+    set_value(lock, "tanh", 1e6)
+    # What is there stays as it is; an entry is missed by name.
+    found = run(pytester, "--gonogo-update-new")
+    found.stdout.no_fnmatch_line("*written*")
+    text = path.read_text().replace("test_output", "no_output")
+    path.write_text(text + "\ndef test_gelu(gonogo):\n    gonogo.verify(torch.relu, 'gelu', device='cpu')\n")
+    found = run(pytester)
+    found.assert_outcomes(passed=2, failed=1)
+    found.stdout.fnmatch_lines(["no limit for gelu, contract float32, in gonogo.lock. Measure it: *-update-new"])
+    found.stdout.no_fnmatch_line("*unused limit*")  # a test that failed may have more to use
+
+    path.write_text(text)
+    found = run(pytester, "-n", "2")
+    found.stdout.fnmatch_lines(["1 unused limit in gonogo.lock; delete *", "  tanh, contract float32"])
+    run(pytester, "-k", "relu").stdout.no_fnmatch_line("*unused limit*")
+
+    path.write_text(text.replace("no_output", "test_output"))
+    found = run(pytester, "--gonogo-update")
+    found.stdout.fnmatch_lines([
+        "3 limits written to gonogo.lock: 1 tightened, 1 loosened, 1 unchanged",
+        "  tightened  tanh, contract float32: 1e+06 → *",
+        "  loosened   relu, contract float32: 0.5 → 2 (relu_torch)",
+    ])  # fmt: skip
+    assert lock.read_bytes() == fresh
+
+
+def test_own_op_wrong_and_suspect_kernels(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(OWN)
+    run(pytester, "--gonogo-update-new", "--gonogo-lock", "limits.toml").assert_outcomes(passed=1)
+    lock = pytester.path / "limits.toml"
+    assert read_lock(lock)[0][0].kernel == "reference in float32"
+    pytester.makeini("[pytest]\ngonogo_lock = limits.toml\n")
+
+    # Fresh limits are made from the reference, never from the kernel under test.
+    path.write_text(path.read_text().replace("[squares]", "[squares, sloppy]"))
+    before = lock.read_bytes()
+    found = run(pytester, "--gonogo-update")
+    found.assert_outcomes(passed=1, failed=1)
+    assert lock.read_bytes() == before
+    found.stdout.fnmatch_lines([
+        "E * Failed: squares: no-go, * of 18 cases failed*limit: pooled, 18 cases of reference in float32)",
+        "E * worst case  squares:*: no-go: reads * bound, above the limit *",
+        "E * lock        limit from limits.toml; seed 0, 6 cases per dtype",
+    ])  # fmt: skip
+    found.stdout.no_fnmatch_line("*pytest_plugin.py*")
+
+    # A limit that nothing but an exact result is within, and a bound that explains the rest.
+    set_value(lock, "squares", 1e-9)
+    path.write_text(path.read_text().replace("[squares, sloppy]", "[squares]"))
+    found = run(pytester)
+    found.assert_outcomes(passed=1)
+    found.stdout.fnmatch_lines(
+        ["suspect, but passed: *test_own[[]squares[]]: suspect in * on seed 0; run again: *"]
+    )
+    path.write_text(path.read_text().replace('device="cpu"', 'device="cpu", dtypes=("float32",)'))
+    found = run(pytester)
+    found.assert_outcomes(failed=1)
+    found.stdout.fnmatch_lines([
+        "E * Failed: squares: suspect, 0 of 6 cases failed, * suspect *",
+        "E * suspect     squares:f32:*: suspect: reads * bound, above the limit 1e-09 *",
+        "E * run again   suspect in * of 6 cases on seed 1, suspect in * of 6 cases on seed 2",
+    ])  # fmt: skip
+
+    lock.write_text("format = 1\n<<<<<<< ours\n")
+    found = run(pytester, "--gonogo-update")
+    found.assert_outcomes(failed=1)
+    found.stdout.fnmatch_lines(["no limit for squares, *merge conflict at line 2*run: pytest --gonogo-update"])
+    assert "<<<<<<<" in lock.read_text()
+
+
+def test_costs_nothing_when_unused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_nothing(): pass")
+    pytester.makeconftest(
+        "import json, sys\ndef pytest_unconfigure():\n    print(json.dumps(['torch' in sys.modules]))"
+    )
+    found = run(pytester, "--gonogo-update", "--gonogo-seed", "random")
+    found.assert_outcomes(passed=1)
+    found.stdout.fnmatch_lines(["gonogo: --gonogo-seed *[0-9]", json.dumps([False])])
+    assert not (pytester.path / "gonogo.lock").exists()
+    run(pytester, "--gonogo-cases", "0").stderr.fnmatch_lines(["*'0' is not a whole number above 0"])
+    script = "import sys, gonogo.pytest_plugin; sys.exit('torch' in sys.modules or 'gonogo.suite' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
