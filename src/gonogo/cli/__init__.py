@@ -6,8 +6,10 @@ import sys
 
 import click
 
-from gonogo import __version__
+from gonogo._version import __version__
+from gonogo.cli.audit import audit
 from gonogo.cli.calibrate import calibrate
+from gonogo.cli.check import check
 from gonogo.cli.demo import demo
 from gonogo.cli.evaluate import evaluate
 from gonogo.cli.ops import ops
@@ -23,7 +25,7 @@ def cli() -> None:
     """Measure what error a tensor kernel makes, in units that its format and its op justify."""
 
 
-for command in (calibrate, demo, evaluate, ops, reproduce, run, show):
+for command in (audit, calibrate, check, demo, evaluate, ops, reproduce, run, show):
     cli.add_command(command)
 
 

@@ -1,0 +1,116 @@
+"""gonogo audit as a user types it, on the committed records and live."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gonogo.cli import cli
+from gonogo.errors import GonogoError, InputError
+
+pytest.importorskip("torch")
+
+RECORDS = Path(__file__).parent.parent.parent / "records"
+RUN = RECORDS / "h200-1"
+
+
+def audit(*words: object) -> list[dict]:
+    done = CliRunner().invoke(cli, ["audit", *map(str, words), "--json"], catch_exceptions=False)
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)
+    assert told["schema"] == 1
+    return told["audits"]
+
+
+def test_a_tolerance_that_lets_anything_pass_is_vacuous() -> None:
+    for one in audit("--op", "softmax", "--atol", 10, "--rtol", 0, "--records", RUN):
+        assert one["vacuous"]
+        assert one["probes"]["zeros"]["passed"] == one["probes"]["zeros"]["cases"] > 0
+        assert not one["too_tight"]
+        assert one["false_positives"] == 0
+        assert one["recall_manifest"] < 0.5
+
+
+def test_torch_testing_is_not_vacuous_and_its_counts_are_the_evaluations() -> None:
+    found = audit("--op", "softmax", "--dtype", "float16", "--policy", "torch_testing", "--records", RUN)
+    (one,) = found
+    assert not one["vacuous"]
+    assert not one["too_tight"]
+    assert one["counted_in"] == "records"
+    words = ["evaluate", str(RUN), "--holdout", "none", "--op", "softmax", "--dtype", "float16", "--json"]
+    told = json.loads(CliRunner().invoke(cli, words, catch_exceptions=False).stdout)
+    (policy,) = (policy for policy in told["policies"] if policy["name"] == "torch_testing")
+    for name in ("control_cases", "false_positives", "fp_upper95", "all", "caught_differing", "recall_manifest"):
+        assert one[name] == policy[name], name
+
+
+def test_input_that_is_its_own_relu_is_no_probe() -> None:
+    (one,) = audit("--op", "relu", "--dtype", "float32", "--policy", "kernelbench_v0", "--records", RUN)
+    # On all-positive inputs the input is the right answer, and is not held against the tolerance.
+    assert 0 < one["probes"]["input"]["cases"] < one["probes"]["zeros"]["cases"]
+    assert one["probes"]["input"]["passed"] == one["probes"]["zeros"]["passed"] == 0
+    assert one["probed_cases"] >= one["vacuous_cases"] == one["probes"]["constant"]["passed"]
+    assert one["gonogo_limit"] is not None
+
+
+def test_too_tight_is_said() -> None:
+    (one,) = audit("--op", "relu", "--dtype", "bfloat16", "--atol", 0, "--rtol", 0.0001)
+    assert one["elements_below_half_ulp"] == one["elements"] > 0  # of bfloat16: 2⁻⁹ to 2⁻⁸ of a value
+    assert one["too_tight"]
+    assert one["probes"]["rounded"]["passed"] == one["probes"]["rounded"]["cases"], "relu rounds nothing"
+    (one,) = audit("--op", "softmax", "--dtype", "bfloat16", "--atol", 0, "--rtol", 0.0001, "--records", RUN)
+    assert one["probes"]["rounded"]["passed"] < one["probes"]["rounded"]["cases"]
+    assert one["false_positives"] > 0
+
+
+def test_kernels_are_run_where_records_cannot_decide() -> None:
+    (one,) = audit("--op", "leaky_relu", "--dtype", "float32", "--atol", 1e-2, "--rtol", 1e-2)
+    assert one["counted_in"] == "live"
+    assert one["control_cases"] > 24
+    assert one["false_positives"] == 0
+    assert one["all"] > one["differing"] >= one["manifest"] > 0
+    assert 0 < one["caught_manifest"] <= one["manifest"]
+
+
+def test_policy_that_says_nothing() -> None:
+    (one,) = audit("--op", "relu", "--dtype", "float16", "--policy", "liger", "--records", RUN)
+    assert one["says_nothing"]
+    assert one["control_cases"] == 0
+
+
+def test_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(RECORDS.parent)
+    done = CliRunner().invoke(
+        cli, ["audit", "--op", "softmax", "--policy", "kernelbench_v0"], catch_exceptions=False
+    )
+    assert done.exit_code == 0
+    assert "Tolerance kernelbench_v0" in done.stdout
+    assert "records of cpu-11" in done.stdout
+    assert "vacuous 1/" in done.stdout
+    assert "…" not in done.stdout, "a column was cut"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "no tolerance: give --atol and --rtol"),
+        (["--atol", "1"], "no tolerance: give --atol and --rtol"),
+        (["--atol", "1", "--rtol", "0", "--policy", "kernelbench"], "not both"),
+        (["--policy", "kernelbanch"], "unknown policy 'kernelbanch'. Did you mean kernelbench"),
+        (["--atol", "-1", "--rtol", "0"], "atol is -1.0; a tolerance is a finite number >= 0"),
+        (["--policy", "kernelbench", "--op", "softmacks"], "unknown op 'softmacks'. Did you mean softmax"),
+        (["--policy", "kernelbench", "--dtype", "int8"], "unknown dtype 'int8'"),
+        (["--policy", "kernelbench"], "there is no folder records here. Make some with: gonogo run --out DIR"),
+        (["--policy", "kernelbench", "--records", "nowhere"], "nowhere is no run directory"),
+    ],
+)
+def test_bad_usage(words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GonogoError) as caught:
+        CliRunner().invoke(cli, ["audit", *words], catch_exceptions=False)
+    assert isinstance(caught.value, InputError)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
