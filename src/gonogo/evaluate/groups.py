@@ -24,8 +24,8 @@ from gonogo.records import MEASURED, Columns
 from gonogo.rules import Rule
 
 Mask = npt.NDArray[np.bool_]
-Bits = npt.NDArray[np.uint8]
-"""A packed mask: a score is kept of every method and policy, and there are millions of rows."""
+Bits = npt.NDArray[np.uint64]
+"""A mask, 64 rows to the word: one is kept of every method and policy, and there are millions of rows."""
 Codes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 T = TypeVar("T", bound=np.generic)
 
@@ -43,6 +43,18 @@ controls in the committed records 6 in 100 differ by one unit or more, 3 in 1,00
 def split_blocks(rows: int) -> Iterator[slice]:
     """All rows, block by block."""
     return (slice(start, start + BLOCK_ROWS) for start in range(0, rows, BLOCK_ROWS))
+
+
+def pack(mask: Mask) -> Bits:
+    """A mask as bits."""
+    words = np.zeros(-(-len(mask) // 64), np.uint64)
+    words.view(np.uint8)[: -(-len(mask) // 8)] = np.packbits(mask)
+    return words
+
+
+def unpack(bits: Bits, rows: int) -> Mask:
+    """The mask of so many rows again."""
+    return np.unpackbits(bits.view(np.uint8), count=rows).view(bool)
 
 
 def look_up(table: npt.NDArray[T], codes: Codes) -> npt.NDArray[T]:
@@ -151,8 +163,7 @@ class Rows:
     @cached_property
     def bits(self) -> tuple[Bits, Bits, Bits, Bits]:
         """What scores count: controls, faulty rows, those that differ and those that are manifest."""
-        controls, faulty = np.packbits(self.controls), np.packbits(self.faulty)
-        return controls, faulty, np.packbits(self.differing), np.packbits(self.manifest)
+        return pack(self.controls), pack(self.faulty), pack(self.differing), pack(self.manifest)
 
     @cached_property
     def cells(self) -> Cells:

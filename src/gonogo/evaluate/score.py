@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gonogo.errors import TooFewCases
 from gonogo.evaluate.folds import make_folds
-from gonogo.evaluate.groups import Bits, Mask, Rows, split_blocks
+from gonogo.evaluate.groups import Bits, Mask, Rows, pack, split_blocks, unpack
 from gonogo.intervals import clopper_pearson, upper_bound
 from gonogo.judge import GO, NO_GO, SUSPECT, decide
 from gonogo.limits import Limit, make_limit
@@ -96,7 +96,7 @@ class Score:
             decisions = decide_block(block)
             judged = candidates[block] & (decisions != UNJUDGED)
             masks = judged, judged & (decisions != GO), judged & (decisions == SUSPECT)
-            packed.append([np.packbits(mask) for mask in masks])
+            packed.append([pack(mask) for mask in masks])
         judged, flagged, suspect = (np.concatenate(blocks) for blocks in zip(*packed, strict=True))
         self.rows, self.judged_bits, self.flagged_bits = len(candidates), judged, flagged
         self.unjudged = int(np.count_nonzero(candidates)) - _count(judged)
@@ -110,12 +110,12 @@ class Score:
     @property
     def judged(self) -> Mask | None:
         """Rows that were counted; None before any were."""
-        return None if self.judged_bits is None else np.unpackbits(self.judged_bits, count=self.rows).view(bool)
+        return None if self.judged_bits is None else unpack(self.judged_bits, self.rows)
 
     @property
     def flagged(self) -> Mask | None:
         """Among these, the ones that are not go."""
-        return None if self.flagged_bits is None else np.unpackbits(self.flagged_bits, count=self.rows).view(bool)
+        return None if self.flagged_bits is None else unpack(self.flagged_bits, self.rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, rates and exact 95 % intervals."""
@@ -163,13 +163,27 @@ def score_methods(rows: Rows, holdout: str, methods: Sequence[Method]) -> list[S
                     members, pool.map(partial(_find_value, method, readings), members), strict=True
                 ):
                     found[-1][here] = value
-    candidates = rows.counted & (held_out > 0)
-    scores = []
-    for method, found in zip(methods, limits, strict=True):
-        score = Score(method.name, method.gauge, method.rule.name)
-        score.count(rows, candidates, partial(_decide_block, rows, method.gauge, held_out, np.stack(found)))
-        scores.append(score)
-    return scores
+        candidates = rows.counted & (held_out > 0)
+        judge = partial(_score_method, rows, candidates, held_out)
+        return list(pool.map(judge, methods, [np.stack(found) for found in limits]))
+
+
+def _score_method(
+    rows: Rows, candidates: Mask, held_out: npt.NDArray[np.int16], method: Method, limits: npt.NDArray[np.float64]
+) -> Score:
+    """Judge every row by the limit of its fold and cell."""
+
+    def decide_block(block: slice) -> Decisions:
+        place = held_out[block] * np.int32(limits.shape[1]) + rows.cells.of_row[block]
+        limit, sound = limits.ravel().take(place), rows.sound[block]
+        explained = rows.columns.readings["deterministic"][block] if method.gauge == "bound" else np.nan
+        decisions = decide(sound, rows.columns.readings[method.gauge][block], limit, explained)
+        decisions[np.isnan(limit) & sound] = UNJUDGED
+        return decisions
+
+    score = Score(method.name, method.gauge, method.rule.name)
+    score.count(rows, candidates, decide_block)
+    return score
 
 
 @dataclass(frozen=True)
@@ -198,17 +212,6 @@ class Readings:
         """The usable ones of some cells."""
         slices = [slice(self.starts[cell], self.starts[cell + 1]) for cell in cells]
         return np.concatenate([self.values[here][self.usable[here]] for here in slices]).astype(np.float64)
-
-
-def _decide_block(
-    rows: Rows, gauge: str, held_out: npt.NDArray[np.int16], limits: npt.NDArray[np.float64], block: slice
-) -> Decisions:
-    """Decide on rows by the limit of their fold and cell."""
-    limit, sound = limits[held_out[block], rows.cells.of_row[block]], rows.sound[block]
-    explained = rows.columns.readings["deterministic"][block] if gauge == "bound" else np.nan
-    decisions = decide(sound, rows.columns.readings[gauge][block], limit, explained)
-    decisions[np.isnan(limit) & sound] = UNJUDGED
-    return decisions
 
 
 def _find_value(method: Method, readings: Readings, cells: npt.NDArray[np.int64]) -> float:

@@ -217,7 +217,7 @@ def _encode(array: pa.Array, codes: Codes) -> list[str]:
     """Write a batch's own codes, and return what they stand for."""
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
-    codes[:] = _to_numpy(array.indices.fill_null(-1))
+    codes[:] = _to_numpy(array.indices.fill_null(-1) if array.null_count else array.indices)
     names: list[str] = array.dictionary.to_pylist()
     return names
 
@@ -227,6 +227,8 @@ def _rename(columns: Columns, place: slice, names: dict[str, list[str]]) -> None
     for column, here in names.items():
         known = columns.names[column]
         known.extend(name for name in here if name not in known)
-        table = np.array([*map(known.index, here), -1], np.int16)  # −1, none, takes the last
-        codes = columns.codes[column]
-        codes[place] = table[codes[place]]
+        to_all = [known.index(name) for name in here]
+        if to_all != list(range(len(here))):
+            table = np.array([*to_all, -1], np.int16)  # −1, none, takes the last
+            codes = columns.codes[column]
+            codes[place] = table[codes[place]]
