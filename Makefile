@@ -21,6 +21,7 @@ bench: .venv/.installed
 	$(BIN)/python benchmarks/measure.py
 	$(BIN)/python benchmarks/error_scale.py
 	$(BIN)/python benchmarks/campaign.py
+	$(BIN)/python benchmarks/evaluate.py
 
 # All tables of the documents, from the committed records.
 results: .venv/.installed

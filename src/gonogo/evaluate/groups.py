@@ -29,7 +29,7 @@ Bits = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 T = TypeVar("T", bound=np.generic)
 
-BLOCK_ROWS = 2**16
+BLOCK_ROWS = 2**17
 """So few that what is worked out on the way stays in the cache; NumPy makes indices 8 bytes wide."""
 
 MANIFEST = 2.0
@@ -91,7 +91,9 @@ class Cells:
                     place = place * size + columns.codes[name][block] + 1
                 of_row[block] = place
                 occurs[place] = True
-            of_row = look_up(np.cumsum(occurs, dtype=np.int32) - np.int32(1), of_row)
+            numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+            for block in split_blocks(len(columns)):
+                of_row[block] = numbers[of_row[block]]
             before, *found = np.unravel_index(np.flatnonzero(occurs), (cells, *sizes))
             codes = {name: values[before] for name, values in codes.items()}
             codes |= {name: (code - 1).astype(np.int16) for name, code in zip(names, found, strict=True)}
