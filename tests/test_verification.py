@@ -101,6 +101,27 @@ def test_numpy_outputs_are_taken() -> None:
     assert found.decision == "go"
 
 
+class OnlyArray:
+    """What JAX hands out, as far as gonogo looks."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
+        return self.array
+
+
+def test_foreign_outputs_are_taken() -> None:
+    found = gonogo.verify(
+        lambda x: OnlyArray(np.maximum(x.numpy(), np.float32(0))),
+        op="relu",
+        device="cpu",
+        dtypes=("float32",),
+        cases=4,
+    )
+    assert found.decision == "go"
+
+
 def test_check_one_output() -> None:
     x = torch.randn(4, 7, 33)
     right = gonogo.check(torch.softmax(x, -1), op="softmax", inputs={"input": x})

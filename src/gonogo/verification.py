@@ -390,6 +390,8 @@ def check(
     promised = contract or Contract()
     given = [inputs[one.name] for one in plain.inputs]
     reference = make_reference(plain, given, promised, tuple(np.shape(actual)))
+    if hasattr(actual, "is_cuda"):  # small references are kept in host memory
+        actual = actual.to(reference.expected.device)
     own = with_candidate(plain.name if isinstance(op, str) else op, lambda: None, promised, ())
     limits = _Limits.take(limit) if limit else _Limits.find(own, promised, (), lock)
     scales = {"bound": reference.scale, "deterministic": reference.sequential_scale}

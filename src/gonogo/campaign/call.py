@@ -35,7 +35,9 @@ def _call(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tuple[A
         output = function(*args)
         _synchronize(bench)
         elapsed = time.perf_counter() - started
-    return (to_torch(output) if isinstance(output, np.ndarray | np.generic) else output), elapsed
+    if not isinstance(output, torch.Tensor) and hasattr(output, "__array__"):  # NumPy, JAX
+        output = to_torch(np.asarray(output))
+    return output, elapsed
 
 
 def _synchronize(bench: Bench) -> None:
