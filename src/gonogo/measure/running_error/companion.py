@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -92,6 +93,7 @@ class Tracked(torch.Tensor):
 PYTHON_EXITS = frozenset({"numpy", "tolist", "data_ptr", "__array__", "__dlpack__", "untyped_storage", "storage"})
 
 
+@lru_cache(maxsize=1024)
 def is_in_place(name: str) -> bool:
     """Whether a Python-level torch function of this name writes to its first argument."""
     if name.startswith("__"):

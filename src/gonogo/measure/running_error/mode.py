@@ -8,7 +8,7 @@ integers and booleans are plain, because a discrete value is either right or wro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from gonogo.errors import NoErrorRule
 from gonogo.formats import FORMATS, get_format
@@ -97,10 +97,10 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Replace the op by its rule."""
         kwargs = kwargs or {}
-        name = func._schema.name.replace("::", ".")
-        leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        name, mutable, _ = read_schema(func)
+        leaves = list(find_tensors((*args, *kwargs.values())))
         tracked = any(isinstance(leaf, Tracked) for leaf in leaves)
-        if func._schema.is_mutable:
+        if mutable:
             return self._write(func, name, args, kwargs, tracked=tracked)
         if tracked:
             return self._apply(func, name, args, kwargs)
@@ -118,9 +118,9 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if decomposed is not NotImplemented:
                 return decomposed
         value, error = self._find_rule(func, name)(self, func, args, kwargs)
-        aliased = any(made.alias_info is not None for made in func._schema.returns)
+        _, _, aliased = read_schema(func)
         if aliased:
-            for leaf in tree_leaves((args, kwargs)):
+            for leaf in find_tensors((*args, *kwargs.values())):
                 if isinstance(leaf, Tracked):
                     leaf.aliased = True
         return self._wrap(value, error, aliased=aliased)
@@ -150,7 +150,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if not any(leaf.is_floating_point() for leaf in leaves):
             made = func(*args, **kwargs)
-            floating = any(isinstance(one, Tensor) and one.is_floating_point() for one in tree_leaves(made))
+            floating = any(one.is_floating_point() for one in find_tensors((made,)))
             if not floating or name == "aten._to_copy":
                 return made
             # Integers divided, or fed to a function: torch would answer in its default dtype, float32.
@@ -203,6 +203,23 @@ def give_hint(func: Any, name: str) -> str | None:
     if torch.Tag.nondeterministic_seeded in func.tags:
         return RANDOM_HINT
     return None
+
+
+@lru_cache(maxsize=1024)
+def read_schema(func: Any) -> tuple[str, bool, bool]:
+    """Name of a torch op, whether it writes to an argument, whether its result may share memory with one."""
+    schema = func._schema
+    aliased = any(made.alias_info is not None for made in schema.returns)
+    return schema.name.replace("::", "."), schema.is_mutable, aliased
+
+
+def find_tensors(args: Iterable[Any]) -> Iterator[Tensor]:
+    """Tensors among an op's arguments or results: aten nests them in lists and tuples only, at any place."""
+    for arg in args:
+        if isinstance(arg, Tensor):
+            yield arg
+        elif isinstance(arg, (list, tuple)):
+            yield from find_tensors(arg)
 
 
 def widen_integer(leaf: Any) -> Any:

@@ -30,10 +30,10 @@ def trace_reference(
     """Run the reference once; once more, guarded, where 0·inf left a finite output without a finite scale."""
     prepared = prepare_inputs(inputs)
     floor = underflow_floor(contract)
-    merged = {**RULES, **rules}
+    merged, passive = ({**RULES, **rules}, PASSIVE - rules.keys()) if rules else (RULES, PASSIVE)
     results: list[tuple[Tensor, Tensor]] = []
     for guarded in (False, True):
-        mode = RunningErrorMode(contract, merged, PASSIVE - rules.keys(), guarded=guarded)
+        mode = RunningErrorMode(contract, merged, passive, guarded=guarded)
         output = run_tracked(reference, prepared, mode)
         settled = [settle_scale(*split_output(one), floor) for one in list_outputs(output)]
         results = [(expected, scale) for expected, scale, _ in settled]
@@ -63,7 +63,8 @@ def prepare_input(name: str, given: Any) -> Any:
     if isinstance(given, Tensor):
         if given.is_complex() or given.layout != torch.strided:
             raise UnsupportedArray(f"input {name!r}", f"a {given.layout} tensor of {given.dtype}")
-        given = given.detach()
+        if given.requires_grad:
+            given = given.detach()
         return given.to(torch.float64) if given.is_floating_point() else given
     return given
 
@@ -123,8 +124,8 @@ def settle_scale(value: Tensor, error: Error, floor: float) -> tuple[Tensor, Ten
     whole = total(value, error)
     if whole is None:
         return value, torch.zeros_like(value, memory_format=torch.contiguous_format), True
-    if whole is error.extra:
-        whole = whole.expand(value.shape).clone(memory_format=torch.contiguous_format)
+    if whole.shape != value.shape or not whole.is_contiguous():
+        whole = whole.expand(value.shape).contiguous()
     if value.numel() == 0:
         return value, whole, True
     # One look at all three: each is a wait for the device.
@@ -138,5 +139,5 @@ def settle_scale(value: Tensor, error: Error, floor: float) -> tuple[Tensor, Ten
         return value, whole.add_(floored), finite
     # Beyond 2^53 floors, adding one changes no bit: the pass over memory is left out.
     if low < floor * 2.0**53:
-        whole.add_(floor)
+        whole = whole + floor if error.ulps == 0 else whole.add_(floor)  # without ulps it may be another's too
     return value, whole, True
