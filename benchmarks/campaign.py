@@ -43,13 +43,17 @@ def measure_tree_mb(root: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=170, help="per op and dtype, on a GPU")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="keep the run in this folder")
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     chosen = parser.parse_args()
     cuda = torch.cuda.is_available()
     options = ["--cases", str(chosen.cases), "--faulty-every", "4", "--device", "cuda"] if cuda else ["--quick"]
+    options += ["--seed", str(chosen.seed)] if chosen.seed else []
     peak = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "gonogo", "run", *options, "--out", f"{folder}/run", "--json"]
+        command = [sys.executable, "-m", "gonogo", "run", *options, "--json"]
+        command += ["--out", str(chosen.out or f"{folder}/run")]
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         while process.poll() is None:
             peak = max(peak, measure_tree_mb(process.pid))

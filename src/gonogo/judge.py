@@ -29,7 +29,8 @@ def decide(
         below = np.asarray(reading) <= np.asarray(limit)
         explained = np.asarray(deterministic) <= 1.0
     unsound = ~np.asarray(sound, dtype=bool)
-    return np.where(unsound, NO_GO, np.where(below, GO, np.where(explained, SUSPECT, NO_GO))).astype(np.int8)
+    go, suspect, no_go = np.int8(GO), np.int8(SUSPECT), np.int8(NO_GO)  # else NumPy makes words of eight bytes
+    return np.where(unsound, no_go, np.where(below, go, np.where(explained, suspect, no_go)))
 
 
 @dataclass(frozen=True, slots=True)

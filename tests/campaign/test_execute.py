@@ -14,7 +14,7 @@ import torch
 from gonogo.campaign import environment, execute
 from gonogo.campaign.bench import Job, prepare
 from gonogo.campaign.call import to_torch
-from gonogo.campaign.measurement import make_reference, measure_output
+from gonogo.campaign.measurement import Reference, compare_outputs, make_reference, measure_output
 from gonogo.cases import parse_case
 from gonogo.errors import BadReference
 from gonogo.ops import get_op
@@ -30,6 +30,14 @@ def test_arrays_become_tensors(dtype: type) -> None:
         assert tuple(made.shape) == given.shape
         assert made.double().tolist() == np.asarray(given).astype(np.float64).tolist()
     assert to_torch(array).data_ptr() == array.__array_interface__["data"][0]
+
+
+def test_roundings_apart_among_subnormals_are_two_units_of_signal() -> None:
+    step = 2.0**-24
+    expected = torch.tensor([1.5 * step, 1.0], dtype=torch.float64)
+    reference = Reference(expected, torch.zeros(2), torch.zeros(2), Contract())
+    down, up = (torch.tensor([times * step, 1.0]).half() for times in (1, 2))
+    assert compare_outputs(down, up, reference, "float16") == {"bits_equal": False, "signal": 2.0}
 
 
 def test_ctrl_c_ends_a_kernel_run_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -624,6 +624,16 @@ def test_bias_of_a_product_adds_its_error_and_one_rounding():
     torch.testing.assert_close(whole, true)
 
 
+def test_fast_convolution_spreads_the_largest_sum_over_its_plane():
+    torch.manual_seed(6)
+    x, w = torch.randn(2, 2, 5, 6).double(), torch.randn(3, 2, 2, 2).double()
+    x[1, :, 0, 0] = 1e6
+    exact = run_mode(F.conv2d, (x, EXACT), w)[1]
+    fast = run_mode(F.conv2d, (x, EXACT), w, contract=Contract(fast_math=True))[1]
+    torch.testing.assert_close(fast, exact.amax((2, 3), keepdim=True).expand_as(exact))
+    assert fast[1, :, -1, -1].min() > 1e4 * exact[1, :, -1, -1].max()
+
+
 DECISIONS: dict[str, Callable[..., Any]] = {
     "eq": lambda x: x == 1,
     "ne": lambda x: x != 1,

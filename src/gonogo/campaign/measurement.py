@@ -142,7 +142,9 @@ def compare_outputs(output: torch.Tensor, control: torch.Tensor, reference: Refe
         return {"bits_equal": True, "signal": 0.0}
     first, second = (x.to(reference.expected.device).double() for x in (output, control))
     difference = _differ(first, second)
-    rounding = get_format(dtype).unit_roundoff * reference.expected.abs()
+    fmt = get_format(dtype)
+    # Among subnormals the step, and so the rounding, is that of the smallest normal value.
+    rounding = fmt.unit_roundoff * reference.expected.abs().clamp(min=fmt.smallest_normal)
     size = (rounding + reference.unit_roundoff * reference.scale).nan_to_num(nan=0.0)
     return {"bits_equal": False, "signal": worst_ratio(difference, size)}
 
