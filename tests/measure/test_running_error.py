@@ -624,14 +624,18 @@ def test_bias_of_a_product_adds_its_error_and_one_rounding():
     torch.testing.assert_close(whole, true)
 
 
-def test_fast_convolution_spreads_the_largest_sum_over_its_plane():
+@pytest.mark.parametrize("transposed", [False, True])
+def test_fast_convolution_spreads_the_largest_input_over_its_plane(transposed):
     torch.manual_seed(6)
-    x, w = torch.randn(2, 2, 5, 6).double(), torch.randn(3, 2, 2, 2).double()
+    x, w = torch.randn(2, 4, 5, 6).double(), torch.randn(4, 3, 2, 2).double()
     x[1, :, 0, 0] = 1e6
-    exact = run_mode(F.conv2d, (x, EXACT), w)[1]
-    fast = run_mode(F.conv2d, (x, EXACT), w, contract=Contract(fast_math=True))[1]
-    torch.testing.assert_close(fast, exact.amax((2, 3), keepdim=True).expand_as(exact))
-    assert fast[1, :, -1, -1].min() > 1e4 * exact[1, :, -1, -1].max()
+    function = F.conv_transpose2d if transposed else F.conv2d
+    w = w if transposed else w.transpose(0, 1)
+    fast = run_mode(function, (x, EXACT), w, contract=Contract(fast_math=True))[1]
+    peaks, reach = x.abs().amax((2, 3)), w.abs().sum((2, 3))
+    length = (w.shape[0] if transposed else w.shape[1]) * 4
+    wanted = math.log2(length + 1) * peaks @ (reach if transposed else reach.T)
+    torch.testing.assert_close(fast, wanted[:, :, None, None].expand_as(fast))
 
 
 DECISIONS: dict[str, Callable[..., Any]] = {

@@ -6,10 +6,10 @@ EPS = 1e-5
 
 
 def groupnorm_torch(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:  # noqa: A002
-    """The framework's own op."""
+    """The framework's own op, without nn.functional's refusal of one value per group."""
     batch, groups, channels, length = input.shape
     flat = input.reshape(batch, groups * channels, length)
-    out = torch.nn.functional.group_norm(flat, groups, weight.reshape(-1), bias.reshape(-1), eps=EPS)
+    out = torch.group_norm(flat, groups, weight.reshape(-1), bias.reshape(-1), eps=EPS)
     return out.view(input.shape)
 
 

@@ -80,14 +80,20 @@ def convolve(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     channels = weight.shape[0] // groups if transposed else weight.shape[1]
     length = channels * math.prod(weight.shape[2:])
 
+    plane, one, none = tuple(range(2, weight.dim())), [1] * (weight.dim() - 2), [0] * (weight.dim() - 2)
+
     def apply(a: Tensor, b: Tensor) -> Tensor:
-        convolved: Tensor = op(a, b, None, *settings)
+        convolved: Tensor
+        if ctx.contract.fast_math and a.numel():
+            # Winograd and FFT multiply what transforms have added up, so every element of a plane may have the
+            # rounding of its largest input times all weights of the filter.
+            peaks, reach = a.amax(plane, keepdim=True), b.sum(plane, keepdim=True)
+            convolved = op(peaks, reach, None, one, none, one, transposed, none, groups)
+            return convolved.expand(value.shape).contiguous()
+        convolved = op(a, b, None, *settings)
         return convolved
 
     error = product_error(ctx, apply, x, err_x, weight, err_w, length)
-    if ctx.contract.fast_math and error.numel():
-        # Winograd and FFT add up transformed neighbours: rounding of the largest sum of a plane reaches all of it.
-        error.copy_(error.amax(tuple(range(2, weight.dim())), keepdim=True))
     if bias is None:
         return value, Error(error)
     own = total(bias, err)
