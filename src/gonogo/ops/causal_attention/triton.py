@@ -105,8 +105,8 @@ def causal_attention_sees_next(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
 
 
 def causal_attention_finite_mask(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Later keys score −1e4: shows where all keys a query may see score about that or less."""
-    return launch(q, k, v, mask=-1e4)
+    """Later keys score −100: shows where all keys a query may see score about that or less."""
+    return launch(q, k, v, mask=-100.0)
 
 
 def causal_attention_max_sees_all(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
