@@ -33,7 +33,7 @@ def half_squares(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 for kernel in (right, eps_outside, half_squares):
     print(kernel.__name__)
-    print(gonogo.verify(kernel, rmsnorm, dtypes=("float16", "float32"), strict=False))
+    print(gonogo.verify(kernel, rmsnorm, dtypes=("float16",), strict=False))
     print()
 
 # With a control of your own the limit is what that control's error justifies, instead of the worst case.

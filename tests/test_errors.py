@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -231,3 +232,27 @@ def test_every_error_is_typed() -> None:
         assert issubclass(kind, builtin.get(kind, ValueError)), kind
         assert issubclass(kind, errors.InputError) == (kind not in builtin), kind
     assert len(kinds) >= 14
+
+
+def test_errors_come_back_from_another_process() -> None:
+    for error in (
+        errors.ReferenceFailed("softmax", "softmax:f32:1:c:normal:1", ValueError("no")),
+        errors.ShapeMismatch((1,), (2,)),
+        errors.ControlFailed("mine", "softmax:f32:1:c:normal:1", "raised"),
+    ):
+        back = pickle.loads(pickle.dumps(error))
+        assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))
+
+
+def test_words_and_controls() -> None:
+    near = errors.UnknownWord("contract", "fast_math", ("float32", "fast-math"))
+    assert str(near) == "unknown contract 'fast_math'. Did you mean fast-math? Known: float32, fast-math"
+    far = errors.UnknownWord("dtype", "q", ("float16", "float32"))
+    assert str(far) == "unknown dtype 'q'; known: float16, float32"
+    assert (far.what, far.word, far.known) == ("dtype", "q", ("float16", "float32"))
+    control = errors.ControlFailed("mine", "relu:f16:1x1x1:c:uniform:0", "is raised: KeyError: 3")
+    assert str(control) == (
+        "control mine cannot calibrate: on relu:f16:1x1x1:c:uniform:0 it is raised: KeyError: 3. "
+        "Leave it out, mend it, or declare by contract= what it promises"
+    )
+    assert (control.control, control.case) == ("mine", "relu:f16:1x1x1:c:uniform:0")

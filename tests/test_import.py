@@ -62,6 +62,9 @@ def test_measure_is_function_and_folder() -> None:
 
 def test_all_is_what_is_there() -> None:
     assert gonogo.__all__ == sorted(gonogo.__all__)
+    assert set(gonogo.__all__) <= set(dir(gonogo))
+    for name in gonogo.__all__:  # each is imported when it is first asked for
+        getattr(gonogo, name)
     public = {
         name
         for name, value in vars(gonogo).items()

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gonogo.evaluate.groups import Rows
+from gonogo.evaluate.score import calibrate, default_methods
 from gonogo.lock import read_lock, write_lock
+from gonogo.records import load_columns, read_run
 
 pytest_plugins = ("pytester",)
 
@@ -187,5 +190,80 @@ def test_costs_nothing_when_unused(pytester: pytest.Pytester) -> None:
     found.stdout.fnmatch_lines(["gonogo: --gonogo-seed *[0-9]", json.dumps([False])])
     assert not (pytester.path / "gonogo.lock").exists()
     run(pytester, "--gonogo-cases", "0").stderr.fnmatch_lines(["*'0' is not a whole number above 0"])
-    script = "import sys, gonogo.pytest_plugin; sys.exit('torch' in sys.modules or 'gonogo.suite' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
+    heavy = ("numpy", "torch", "pyarrow", "ml_dtypes", "rich", "gonogo.suite", "gonogo.verification")
+    script = f"import sys, gonogo.pytest_plugin; sys.exit(str([name for name in {heavy} if name in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stderr == "[]\n"
+
+
+def test_records_of_many_processes(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"""{RIGHT}
+    def test_again(gonogo):
+        gonogo.verify(lambda x: torch.softmax(x, -1), op="softmax", device="cpu", dtypes=("float16",))
+
+    def test_own_controls(gonogo):
+        gonogo.verify(torch.relu, "relu", device="cpu", dtypes="float32", controls=[torch.relu])
+    """)
+    run(pytester, "--gonogo-update")
+    found = run(pytester, "--gonogo-record", "runs", "-n", "2")
+    found.assert_outcomes(passed=5)
+    # Three dtypes of relu, two tests of softmax that share a control, and relu again with one of its own.
+    candidates, controls, shared, own = 18 + 6 + 6 + 6, 18 + 6, 6 + 6, 6
+    found.stdout.fnmatch_lines([f"{candidates + controls + own} rows added to runs; {shared} were there already"])
+    rows = read_run(pytester.path / "runs").to_pylist()
+    assert {row["kernel"] for row in rows} == {
+        "relu_torch", "softmax_torch", "control:relu",
+        *(f"candidate:test_records_of_many_processes.py::{name}" for name in (
+            "test_relu/relu", "test_softmax/<lambda>", "test_again/<lambda>", "test_own_controls/relu")),
+    }  # fmt: skip
+    assert len({(row["case"], row["kernel"]) for row in rows}) == len(rows) == candidates + controls + own
+    limits = calibrate(Rows(load_columns([pytester.path / "runs"])), default_methods()[0])
+    assert sorted((one.op, one.cases) for one in limits) == [("relu", 24), ("softmax", 6)]
+    found = run(pytester, "--gonogo-record", ".", "-k", "relu")
+    found.assert_outcomes(failed=1, deselected=4)
+    found.stdout.fnmatch_lines(["*is no run directory: it has no run.json. Record to a new one"])
+
+
+def test_words_and_controls_that_are_wrong(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import torch
+
+        def test_typo(gonogo):
+            gonogo.verify(torch.relu, "rellu", device="cpu")
+
+        def test_contract(gonogo):
+            gonogo.verify(torch.relu, "relu", contract="float32", device="cpu")
+
+        def test_control(gonogo):
+            gonogo.verify(torch.tanh, "tanh", device="cpu", controls=[torch.sin])
+    """)
+    found = run(pytester, "--gonogo-update-new")
+    found.assert_outcomes(passed=1, failed=2)
+    found.stdout.fnmatch_lines([
+        "E *UnknownOp: unknown op 'rellu'. Did you mean relu*? All: gonogo ops",
+        "control sin cannot calibrate: on tanh:* it reads * deterministic, above the bound 1. *",
+        "1 limit written to gonogo.lock: 1 new",
+    ])  # fmt: skip
+
+
+def test_cases_and_seeds(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import torch
+
+        def test_relu(gonogo):
+            found = gonogo.verify(torch.relu, "relu", device="cpu", dtypes="float32")
+            print([one.case for one in found.verdicts])
+    """)
+    run(pytester, "--gonogo-update-new")
+
+    def list_cases(*options: str) -> str:
+        found = pytester.runpytest_subprocess("-s", "-p", "no:cacheprovider", *options, timeout=120)
+        found.assert_outcomes(passed=1)
+        return next(line for line in found.outlines if line.count("relu:f32:"))
+
+    assert list_cases("--gonogo-cases", "3").count("relu:") == 3
+    seven = list_cases("--gonogo-cases", "3", "--gonogo-seed", "7")
+    assert all(f":{7 * 10**6 + number}'" in seven for number in range(3))
+    assert list_cases().count("relu:") == 24
+    drawn = {list_cases("--gonogo-cases", "1", "--gonogo-seed", "random") for _ in range(3)}
+    assert len(drawn) == 3

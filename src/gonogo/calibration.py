@@ -7,24 +7,24 @@ format the contract accumulates in. `Limit.kernel` says which.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gonogo.cases import FINITE, INTERPRETER, NO_LIMIT, plan_case
-from gonogo.errors import InputError
+from gonogo.cases import FINITE, INTERPRETER, NO_LIMIT, NON_FINITE, plan_case
+from gonogo.choices import find_op
+from gonogo.errors import ControlFailed, InputError
 from gonogo.limits import Limit, make_limit
-from gonogo.ops import DTYPES, Kernel, Op, get_op
+from gonogo.ops import DTYPES, Kernel, Op
+from gonogo.own_op import OwnOp, add_candidate, compute_in, name_controls, name_function
 from gonogo.rules import rule
 from gonogo.schema import Contract
-from gonogo.verification import OwnOp, with_candidate
-
-if TYPE_CHECKING:
-    import torch
+from gonogo.shipped import FoundLimit
+from gonogo.verdicts import Row
 
 
 def measure_limit(
-    op: str | OwnOp,
+    op: str | Op,
     contract: Contract,
     *,
     controls: Sequence[Callable[..., Any]] = (),
@@ -41,6 +41,7 @@ def measure_limit(
     place = find_device(device)
     set_switches(place)
     source, kernels, made_from = _find_controls(op, contract, controls)
+    given = [kernel.name for kernel in kernels] if controls else []
     size = NO_LIMIT if place == "cuda" else INTERPRETER
     readings: list[float] = []
     for dtype in DTYPES:
@@ -49,6 +50,7 @@ def measure_limit(
             case, _ = plan_case(source, dtype, number, seed, distributions=FINITE, limit=size)
             bench = prepare(Job(0, case, "verify", tuple(k.name for k in usable), place), op=source)
             rows = [run_kernel(bench, kernel) for kernel in usable]
+            check_controls(rows, given)
             readings += [row["bound"] for row in rows if row["outcome"] == "ok" and np.isfinite(row["bound"])]
     if not readings:
         raise InputError(
@@ -64,33 +66,55 @@ def measure_limit(
     return limit, machine
 
 
+def check_controls(rows: Sequence[Row], controls: Sequence[str], *, may_fail: Sequence[str] = ()) -> None:
+    """Refuse a control that is wrong: what is beyond the deterministic bound no order of sums explains.
+
+    Those that `may_fail` are allowed an outcome that is not ok, from which nothing is calibrated.
+    """
+    for row in rows:
+        name = row["kernel"]
+        if name not in (*controls, *may_fail) or row["distribution"] in NON_FINITE:
+            continue
+        problem = ""
+        if row["outcome"] == "ok" and not row["deterministic"] <= 1.0:
+            problem = f"reads {row['deterministic']:.4g} deterministic, above the bound 1"
+        elif row["outcome"] != "ok" and name in controls:
+            problem = f"is {row['outcome']}" + (f": {row['detail']}" if row.get("detail") else "")
+        if problem:
+            raise ControlFailed(name.removeprefix("control:"), row["case"], problem)
+
+
+def pool_controls(rows: Sequence[Row], controls: Sequence[str], op: Op, contract: Contract) -> FoundLimit:
+    """One limit from the readings of all controls on all of their cases."""
+    chosen = [row for row in rows if row["kernel"] in controls and row["distribution"] not in NON_FINITE]
+    readings = np.array([row["bound"] for row in chosen], float)
+    readings = readings[np.isfinite(readings)]
+    if not readings.size:
+        raise InputError(f"op {op.name}: no control gave a finite reading. Give other distributions, or controls")
+    limit = make_limit(rule("pooled"), "bound", readings, op=op.name, contract=contract.describe())
+    cases = _count(len({row["case"] for row in chosen}), "case")
+    told = (
+        f"pooled, {_count(limit.cases, 'reading')} of {_count(len(controls), 'control')} on {cases}; "
+        f"at most {100 * limit.fp_upper95:.2g} % false positives, with 95 % confidence"
+    )
+    return FoundLimit(limit, told)
+
+
 def _find_controls(
-    op: str | OwnOp, contract: Contract, controls: Sequence[Callable[..., Any]]
+    op: str | Op, contract: Contract, controls: Sequence[Callable[..., Any]]
 ) -> tuple[Op, list[Kernel], str]:
     """The op, those of its kernels to measure, and what they are in words."""
-    names = [getattr(one, "__qualname__", type(one).__name__) for one in controls]
+    plain, names = find_op(op), [name_function(one) for one in controls]
     if not controls:
-        plain = get_op(op) if isinstance(op, str) else op
         ours = [k for k in plain.kernels if k.role == "control" and k.framework == "torch"]
         ours = [k for k in ours if any(k.contract_for(dtype) == contract for dtype in DTYPES)]
         # An own op's one kernel is its reference in the dtype of the inputs: no contract says what that promises.
         if ours and not isinstance(plain, OwnOp):
             return plain, ours, ", ".join(kernel.name for kernel in ours)
-        controls, names = [_compute_in(contract.accumulate, plain)], [f"reference in {contract.accumulate}"]
-    source = with_candidate(op, controls[0], contract, controls)
-    return source, [k for k in source.kernels if k.name.startswith("control_")], ", ".join(names)
+        controls, names = [compute_in(contract.accumulate, plain)], [f"reference in {contract.accumulate}"]
+    source = add_candidate(plain, controls[0], contract, controls)
+    return source, [source.kernel(name) for name in name_controls(controls)], ", ".join(names)
 
 
-def _compute_in(accumulate: str, op: Op) -> Callable[..., Any]:
-    """A kernel that takes its inputs to a format, calls the reference and rounds once."""
-    reference = op.load_reference()
-    valued = next(place for place, given in enumerate(op.inputs) if given.kind == "values")
-
-    def compute(*inputs: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        format_ = getattr(torch, accumulate)
-        output: torch.Tensor = reference(*(x.to(format_) if x.is_floating_point() else x for x in inputs))
-        return output.to(inputs[valued].dtype)
-
-    return compute
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"

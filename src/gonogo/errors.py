@@ -7,8 +7,27 @@ from numbers import Real
 from typing import Any
 
 
+def suggest(name: str, known: Sequence[str]) -> str:
+    """A sentence that names what `name` is near to; empty where it is near to nothing known."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known)
+    return f". Did you mean {' or '.join(near)}?" if near else ""
+
+
 class GonogoError(Exception):
     """Base of everything gonogo raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy message and facts, so that it comes back whole from another process."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[GonogoError], args: tuple[Any, ...], facts: dict[str, Any]) -> GonogoError:
+    """Not by calling it: each takes facts of its own and makes the message from them."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
 
 
 class InputError(GonogoError, ValueError):
@@ -155,9 +174,19 @@ class BadReference(InputError):
 class UnknownOp(InputError):
     """No folder of that name under gonogo/ops."""
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
+    def __init__(self, name: str, known: Sequence[str], *, near: str = "") -> None:
         self.name, self.known = name, tuple(known)
-        super().__init__(f"unknown op {name!r}; known: {', '.join(known)}. List them with: gonogo ops")
+        listed = f"; known: {', '.join(known)}. List them with: gonogo ops"
+        super().__init__(f"unknown op {name!r}" + (f"{near} All: gonogo ops" if near else listed))
+
+
+class UnknownWord(InputError):
+    """A dtype, contract, distribution or other word that gonogo has no meaning for."""
+
+    def __init__(self, what: str, word: object, known: Sequence[str]) -> None:
+        self.what, self.word, self.known = what, word, tuple(known)
+        near = suggest(str(word), known)
+        super().__init__(f"unknown {what} {word!r}{near or ';'} {'K' if near else 'k'}nown: {', '.join(known)}")
 
 
 class CampaignFailed(GonogoError, RuntimeError):
@@ -191,6 +220,17 @@ class ReferenceFailed(InputError):
         self.op, self.case = op, case
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
         super().__init__(f"reference of op {op} failed on {case}: {why}")
+
+
+class ControlFailed(InputError):
+    """A control that is wrong itself: no limit can be made from it."""
+
+    def __init__(self, control: str, case: str, problem: str) -> None:
+        self.control, self.case, self.problem = control, case, problem
+        super().__init__(
+            f"control {control} cannot calibrate: on {case} it {problem}. Leave it out, mend it, or declare by "
+            "contract= what it promises"
+        )
 
 
 class NoGo(GonogoError, AssertionError):

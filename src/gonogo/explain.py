@@ -22,7 +22,7 @@ class Trial:
     """Index of the worst element."""
     output_shape: tuple[int, ...]
     ratios: tuple[float, float] | None = None
-    """Least and largest of actual / expected over elements that are not small."""
+    """Least and largest of actual / expected over the worst elements, where they were looked at."""
 
 
 ENOUGH = 4
@@ -53,10 +53,10 @@ def guess_pattern(trials: Sequence[Trial], main: str) -> str | None:
     if _all_at(failed, lambda t: t.worst_at is not None and t.worst_at[-1] == t.output_shape[-1] - 1):
         return "the worst element is always in the last column"
     factors = [trial.ratios for trial in failed if trial.ratios is not None]
-    if factors and len(factors) == len(failed):
+    if factors and len(factors) >= min(len(failed), ENOUGH):
         low, high = min(f[0] for f in factors), max(f[1] for f in factors)
         if low > 0 and high / low < 1.01 and not 0.99 < low < 1.01:
-            return f"everything is off by one factor, about {math.sqrt(low * high):.4g}"
+            return f"the worst elements are off by one factor, about {math.sqrt(low * high):.4g}"
     if _grows(failed, main):
         return f"the error grows with {main}"
     return None

@@ -16,9 +16,10 @@ import pytest
 if TYPE_CHECKING:
     from gonogo.judge import Verdict
     from gonogo.limits import Limit
+    from gonogo.ops import Op
     from gonogo.schema import Contract
     from gonogo.suite import Suite
-    from gonogo.verification import OwnOp, Verification
+    from gonogo.verdicts import Verification
 
 FIXTURE = "gonogo"
 FRESH_SEEDS = 2
@@ -35,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="measure and write the limits that the lock file lacks",
     )  # fmt: skip
     add("--gonogo-cases", metavar="N", type=_parse_count, default=24, help="cases per dtype; 24 by default")
+    add("--gonogo-record", metavar="DIR", help="add what is measured, with controls, to this run directory")
     add("--gonogo-seed", metavar="S", type=_parse_seed, default=0, help="of the cases; a number, 0, or random")
     parser.addini("gonogo_lock", "lock file with the limits, relative to ROOTDIR", default="gonogo.lock")
 
@@ -66,6 +68,10 @@ class _Run:
     passed: set[str] = field(default_factory=set)
     partial: bool = False
     """Whether there may be tests that were not collected."""
+    added: int = 0
+    """Rows added to the run directory."""
+    known: int = 0
+    """Rows that it had already."""
     lines: list[str] = field(default_factory=list)
     """Of the summary."""
 
@@ -85,7 +91,8 @@ class _Run:
         """What a worker hands to the controller, in plain types."""
         return {
             "suite": self.suite and self.suite.to_dict(), "suspects": sorted(self.suspects),
-            "collected": sorted(self.collected), "partial": self.partial,
+            "collected": sorted(self.collected), "partial": self.partial, "added": self.added,
+            "known": self.known,
         }  # fmt: skip
 
     def merge(self, told: dict[str, Any]) -> None:
@@ -95,6 +102,8 @@ class _Run:
         self.suspects |= set(told["suspects"])
         self.collected |= set(told["collected"])
         self.partial |= told["partial"]
+        self.added += told["added"]
+        self.known += told["known"]
 
     @property
     def is_whole(self) -> bool:
@@ -112,9 +121,9 @@ class Gauge:
     def verify(
         self,
         kernel: Callable[..., Any],
-        op: str | OwnOp,
+        op: str | Op,
         *,
-        contract: Contract | None = None,
+        contract: Contract | str | None = None,
         controls: Sequence[Callable[..., Any]] = (),
         device: str = "auto",
         strict: bool = True,
@@ -126,14 +135,25 @@ class Gauge:
         fresh seeds, and fails if one of these is no-go, or suspect in more than half of its cases.
         """
         __tracebackhide__ = True
+        from gonogo.errors import InputError
         from gonogo.verification import verify
 
         limit, promised = self._find_limit(op, contract, controls, device)
-        options = {"cases": self._suite.cases, "seed": self._suite.seed} | options
+        options = {"cases": self._suite.cases, "seed": self._suite.seed} | self._choose_record(kernel) | options
 
         def run(seed: int) -> Verification:
-            given = options | {"seed": seed}
-            return verify(kernel, op, contract=promised, device=device, limit=limit, strict=False, **given)
+            __tracebackhide__ = True
+            given = options | {"seed": seed, "controls": controls, "limit": limit, "strict": False}
+            try:
+                found = verify(kernel, op, contract=promised, device=device, **given)
+            except InputError as error:
+                problem = str(error)
+            else:
+                if found.recorded is not None:
+                    self._run.added += found.recorded.added
+                    self._run.known += found.recorded.known
+                return found
+            pytest.fail(problem, pytrace=False)
 
         first = options["seed"]
         found = run(first)
@@ -156,9 +176,9 @@ class Gauge:
     def check(
         self,
         actual: Any,
-        op: str | OwnOp | None = None,
+        op: str | Op | None = None,
         *,
-        contract: Contract | None = None,
+        contract: Contract | str | None = None,
         controls: Sequence[Callable[..., Any]] = (),
         strict: bool = True,
         **options: Any,
@@ -168,14 +188,14 @@ class Gauge:
         One output cannot be had on other seeds: a suspect one passes, and the summary says so.
         """
         __tracebackhide__ = True
-        from gonogo.verification import check
+        from gonogo.checking import check
 
-        limit = None
+        limit, promised = None, None
         if op is not None and options.get("expected") is None:
-            limit, contract = self._find_limit(op, contract, controls, "auto")
-        verdict = check(actual, op, contract=contract, limit=limit, **options)
+            limit, promised = self._find_limit(op, contract, controls, "auto")
+        verdict = check(actual, op, contract=promised or contract, limit=limit, **options)
         name = "output" if op is None else op if isinstance(op, str) else op.name
-        self._record(name, contract.describe() if contract else "none", verdict.decision, [verdict])
+        self._record(name, promised.describe() if promised else "none", verdict.decision, [verdict])
         if strict and verdict.decision == "no-go":
             pytest.fail(f"{name}: {verdict.message}" + (f"\n  limit from {self._suite.name}" if limit else ""))
         if strict and verdict.decision == "suspect":
@@ -183,20 +203,28 @@ class Gauge:
         return verdict
 
     def _find_limit(
-        self, op: str | OwnOp, contract: Contract | None, controls: Sequence[Callable[..., Any]], device: str
+        self, op: str | Op, contract: Contract | str | None, controls: Sequence[Callable[..., Any]], device: str
     ) -> tuple[Limit, Contract]:
         __tracebackhide__ = True
-        from gonogo.errors import InputError, UnknownOp
-        from gonogo.schema import Contract
+        from gonogo.choices import find_contract, find_op
+        from gonogo.errors import InputError
 
-        promised = contract or Contract()
+        known, promised = find_op(op), find_contract(contract)
         try:
-            return self._suite.find_limit(op, promised, controls, device), promised
-        except UnknownOp:
-            raise
+            return self._suite.find_limit(known, promised, controls, device), promised
         except InputError as error:
             problem = str(error)
         pytest.fail(problem, pytrace=False)  # out here, or it would be told twice
+
+    def _choose_record(self, kernel: Callable[..., Any]) -> dict[str, Any]:
+        """Where to record a kernel, and by what name: two tests may well have a `<lambda>` each."""
+        from gonogo.own_op import name_function
+
+        config = self._run.config
+        if not config.option.gonogo_record:
+            return {}
+        folder = config.invocation_params.dir / config.option.gonogo_record
+        return {"record": folder, "name": f"{self._test.nodeid}/{name_function(kernel)}"}
 
     def _record(self, op: str, contract: str, decision: str, verdicts: Sequence[Verdict]) -> None:
         readings = [one.reading for one in verdicts if one.reading is not None]
@@ -275,7 +303,15 @@ class _Hooks:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        lines = [*self.run.lines, *(f"suspect, but passed: {told}" for told in sorted(self.run.suspects))]
+        recorded = []
+        if self.run.added or self.run.known:
+            already = f"; {self.run.known:,} were there already" if self.run.known else ""
+            recorded = [f"{self.run.added:,} rows added to {self.run.config.option.gonogo_record}{already}"]
+        lines = [
+            *self.run.lines,
+            *recorded,
+            *(f"suspect, but passed: {told}" for told in sorted(self.run.suspects)),
+        ]
         if lines:
             terminalreporter.write_sep("=", "gonogo")
             for line in lines:

@@ -1,11 +1,69 @@
-"""The limits that come with the package, made from the committed records by `make shipped`."""
+"""An op and a contract → the limit of a lock file, and where it is from; by default the lock in the package.
+
+That one is made from the committed records by `make shipped`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+
+from gonogo.limits import Limit
+from gonogo.lock import read_lock
+from gonogo.ops import Op
+from gonogo.own_op import OwnOp
+from gonogo.schema import Contract
+
+NOTHING_CALIBRATED = "the deterministic bound: no limit was ever calibrated for this op and contract"
+
+
+@dataclass(frozen=True)
+class FoundLimit:
+    """What readings are held against."""
+
+    limit: Limit | None
+    """None: nothing was calibrated, and the deterministic bound alone decides."""
+    told: str
+    """Where it is from, in words."""
+
+    @property
+    def gauge(self) -> str:
+        """Which reading of a record it is for."""
+        return "deterministic" if self.limit is None else self.limit.gauge
+
+    @property
+    def value(self) -> float:
+        """The deterministic bound is 1 in its own gauge."""
+        return 1.0 if self.limit is None else self.limit.value
 
 
 def shipped_lock() -> Path:
     """Path of the lock file inside the package."""
     return Path(str(files("gonogo").joinpath("shipped.lock")))
+
+
+def choose_limit(
+    op: Op, contract: Contract, *, lock: str | Path | None = None, limit: Limit | None = None
+) -> FoundLimit:
+    """A limit at hand, else the lock file's; the package's own is for the ops of the package only."""
+    if limit is not None:
+        return FoundLimit(limit, tell_limit(limit))
+    if lock is None and isinstance(op, OwnOp):  # it may have the name of a known op without being that op
+        return FoundLimit(None, NOTHING_CALIBRATED)
+    return find_limit(op.name, contract, None if lock is None else Path(lock))
+
+
+def find_limit(op: str, contract: Contract, lock: Path | None = None) -> FoundLimit:
+    """The limit of a lock file; of the package's if none is given."""
+    limits, provenance = read_lock(lock or shipped_lock())
+    for limit in limits:
+        if (limit.op, limit.contract, limit.gauge) == (op, contract.describe(), "bound"):
+            return FoundLimit(limit, tell_limit(limit, str(provenance.get("devices", "?"))))
+    return FoundLimit(None, NOTHING_CALIBRATED)
+
+
+def tell_limit(limit: Limit, where: str | None = None) -> str:
+    """Rule, cases and kernels of a limit, and the machine if it is known."""
+    made_from = limit.kernel or "correct kernels"
+    return f"{limit.rule}, {limit.cases:,} cases of {made_from}" + (f" on {where}" if where else "")

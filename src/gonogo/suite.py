@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from gonogo._version import __version__
 from gonogo.calibration import measure_limit
+from gonogo.choices import find_op
 from gonogo.errors import InputError
 from gonogo.limits import Limit
 from gonogo.lock import Provenance, diff_limits, read_lock, write_lock
-from gonogo.ops import get_op
+from gonogo.ops import Op
 from gonogo.schema import Contract
-from gonogo.verification import OwnOp
 
 Key = tuple[str, str]
 """Name of an op, and a contract in a word."""
@@ -42,10 +42,10 @@ class Suite:
     """That the fresh limits were measured on."""
 
     def find_limit(
-        self, op: str | OwnOp, contract: Contract, controls: Sequence[Callable[..., Any]], device: str
+        self, op: str | Op, contract: Contract, controls: Sequence[Callable[..., Any]], device: str
     ) -> Limit:
         """The limit of the lock file, or a fresh one where it is to be updated."""
-        key = (get_op(op).name if isinstance(op, str) else op.name, contract.describe())
+        key = (find_op(op).name, contract.describe())
         self.used.add(key)
         missing = f"no limit for {key[0]}, contract {key[1]}, in {self.name}"
         remedy = "Measure it: pytest --gonogo-update-new"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 
 from gonogo.cli import cli
 from gonogo.errors import GonogoError, InputError
+from gonogo.ops import op_names
 
 pytest.importorskip("torch")
 
@@ -52,7 +55,7 @@ def test_input_that_is_its_own_relu_is_no_probe() -> None:
     # On all-positive inputs the input is the right answer, and is not held against the tolerance.
     assert 0 < one["probes"]["input"]["cases"] < one["probes"]["zeros"]["cases"]
     assert one["probes"]["input"]["passed"] == one["probes"]["zeros"]["passed"] == 0
-    assert one["probed_cases"] >= one["vacuous_cases"] == one["probes"]["constant"]["passed"]
+    assert one["probed_cases"] >= one["vacuous_cases"] == one["probes"]["mean"]["passed"]
     assert one["gonogo_limit"] is not None
 
 
@@ -73,6 +76,49 @@ def test_kernels_are_run_where_records_cannot_decide() -> None:
     assert one["false_positives"] == 0
     assert one["all"] > one["differing"] >= one["manifest"] > 0
     assert 0 < one["caught_manifest"] <= one["manifest"]
+
+
+def test_no_tolerance_on_an_exact_op_catches_every_fault_that_shows() -> None:
+    """ReLU rounds nothing: with 0 tolerated, its controls pass and whatever differs in a bit is caught."""
+    (one,) = audit("--op", "relu", "--dtype", "float16", "--atol", 0, "--rtol", 0, "--records", RUN)
+    assert one["counted_in"] == "records"
+    assert one["false_positives"] == 0 < one["control_cases"]
+    bins = one["bins"]
+    assert list(bins) == ["identical", "sub-rounding", "manifest"]
+    assert bins["identical"]["faults"] > 0
+    assert bins["identical"]["caught"] == 0
+    assert bins["manifest"]["caught"] == bins["manifest"]["faults"] > 0
+    assert bins["sub-rounding"]["caught"] == bins["sub-rounding"]["faults"]
+    assert sum(found["faults"] for found in bins.values()) == one["all"]
+    assert not one["vacuous"]
+
+
+def test_each_probe_passes_where_it_must() -> None:
+    """Softmax lies between 0 and 1: all ones are within 1 of it, zeros too; its input, of size 1 and up, is not."""
+    (one,) = audit("--op", "softmax", "--dtype", "float32", "--atol", 1, "--rtol", 0, "--records", RUN)
+    probes = one["probes"]
+    for name in ("zeros", "constant", "mean"):
+        assert probes[name]["passed"] == probes[name]["cases"] > 0, name
+    assert probes["input"]["passed"] < probes["input"]["cases"]
+    assert one["vacuous_cases"] == one["probed_cases"] > 0
+    (one,) = audit("--op", "softmax", "--dtype", "float32", "--atol", 1e-12, "--rtol", 0, "--records", RUN)
+    assert all(one["probes"][name]["passed"] == 0 for name in ("zeros", "constant", "mean", "input"))
+    assert one["too_tight"]
+    assert one["elements_below_half_ulp"] > 0
+
+
+def test_live_counts_on_an_exact_op() -> None:
+    (one,) = audit("--op", "relu", "--dtype", "float32", "--atol", 0, "--rtol", 1e-30)
+    assert one["counted_in"] == "live"
+    assert one["false_positives"] == 0 < one["control_cases"]
+    assert one["bins"]["manifest"]["caught"] == one["bins"]["manifest"]["faults"] > 0
+    assert one["bins"]["identical"]["caught"] == 0
+
+
+def test_all_ops_at_once() -> None:
+    found = audit("--dtype", "float16", "--atol", 1e-3, "--rtol", 0, "--records", RUN)
+    assert [one["op"] for one in found] == list(op_names())
+    assert all(one["gonogo_limit"] and one["control_cases"] for one in found)
 
 
 def test_policy_that_says_nothing() -> None:
@@ -103,6 +149,7 @@ def test_table(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--atol", "-1", "--rtol", "0"], "atol is -1.0; a tolerance is a finite number >= 0"),
         (["--policy", "kernelbench", "--op", "softmacks"], "unknown op 'softmacks'. Did you mean softmax"),
         (["--policy", "kernelbench", "--dtype", "int8"], "unknown dtype 'int8'"),
+        (["--policy", "kernelbench", "--dtype", "float61"], "unknown dtype 'float61'. Did you mean float16"),
         (["--policy", "kernelbench"], "there is no folder records here. Make some with: gonogo run --out DIR"),
         (["--policy", "kernelbench", "--records", "nowhere"], "nowhere is no run directory"),
     ],
@@ -114,3 +161,11 @@ def test_bad_usage(words: list[str], message: str, tmp_path: Path, monkeypatch: 
     assert isinstance(caught.value, InputError)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_bad_usage_ends_with_2() -> None:
+    words = [sys.executable, "-m", "gonogo", "audit", "--policy", "kernelbanch"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("gonogo: unknown policy 'kernelbanch'. Did you mean kernelbench")
+    assert len(done.stderr.splitlines()) == 1

@@ -10,9 +10,14 @@ from textwrap import dedent
 
 import pytest
 
-from gonogo.errors import InputError
-from gonogo.isolated import check_file, find_kernel
-from gonogo.ops import op_names
+import gonogo as package
+from gonogo import ops
+from gonogo.campaign import Limits
+from gonogo.errors import InputError, ReferenceFailed
+from gonogo.isolated import check_file
+from gonogo.kernel_file import find_kernel
+from gonogo.ops import add_folder, get_op, op_names
+from gonogo.records import read_run
 
 pytest.importorskip("torch")
 
@@ -33,7 +38,9 @@ WRONG = """
 
     def pads_to_128(x):
         e = _exp(x)
-        total = e.sum(-1, keepdim=True) + (-x.shape[-1] % 128) * torch.exp(-x.float().amax(-1, keepdim=True))
+        total = e.sum(-1, keepdim=True)
+        if padded := -x.shape[-1] % 128:
+            total = total + padded * torch.exp(-x.float().amax(-1, keepdim=True))
         return (e / total).to(x.dtype)
 """
 TRITON = """
@@ -73,32 +80,142 @@ def write(folder: Path, text: str) -> Path:
 def test_right_kernel_is_go(tmp_path: Path) -> None:
     done = gonogo("check", write(tmp_path, RIGHT), "--op", "softmax", "--device", "cpu", "--cases", 12)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("kernel.py:softmax as softmax: go\n  0 of 36 cases failed; contract float32\n")
+    assert done.stdout.startswith(
+        "kernel.py:softmax as softmax: go\n  cases       0 of 36 cases failed; contract float32\n"
+    )
     assert "cases of correct kernels on NVIDIA H200)" in done.stdout
-    assert "outcomes  36 ok" in done.stdout
+    assert "outcomes    36 ok" in done.stdout
 
 
-def test_wrong_kernel_is_no_go_and_can_be_looked_at(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
+def find_line(done: subprocess.CompletedProcess[str], name: str) -> str:
+    return next(line for line in done.stdout.splitlines() if line.startswith(f"  {name} ")).split(maxsplit=1)[1]
+
+
+def test_wrong_kernel_explains_itself_and_replays(tmp_path: Path) -> None:
     words = ["check", write(tmp_path, WRONG), "--op", "softmax", "--device", "cpu", "--cases", 12]
-    done = gonogo(*words, "--keep", kept)
+    done = gonogo(*words)
     assert done.returncode == 1, done.stderr
     assert "pads_to_128 as softmax: no-go" in done.stdout
-    worst = next(line for line in done.stdout.splitlines() if line.startswith("  worst"))
-    assert "checked_softmax:" in worst
-    assert "reads " in worst
-    assert "limit " in worst
-    look = next(line for line in done.stdout.splitlines() if line.startswith("  Look: gonogo "))
-    shown = gonogo(*look.removeprefix("  Look: gonogo ").split(), "--device", "cpu")
-    assert shown.returncode == 0, shown.stderr
-    assert "worst elements in the bound gauge" in shown.stdout
     told = json.loads(gonogo(*words, "--json").stdout)
     assert (told["schema"], told["decision"], told["cases"], told["function"]) == (1, "no-go", 36, "pads_to_128")
     assert len(told["verdicts"]) == 36
     assert told["failed"] == sum(one["decision"] == "no-go" for one in told["verdicts"])
-    assert told["worst"]["case"] in worst
     # Padding to 128 is right where there is nothing to pad.
     assert all(one["sizes"]["H"] % 128 for one in told["verdicts"] if one["decision"] == "no-go")
+    worst, element = told["worst"], told["worst"]["element"]
+    sizes = ", ".join(f"{axis} {size}" for axis, size in worst["sizes"].items())
+    for line in (
+        f"  worst case  {worst['case']}: no-go: reads {worst['reading']:.4g} bound, "
+        f"above the limit {worst['limit']:.4g} (pooled",
+        f"  {sizes}; {worst['dtype']}; {worst['distribution']} values; {worst['layout']}",
+        f"  element     {tuple(element['index'])}: expected {element['expected']!r}, actual {element['actual']!r},",
+        f"{element['ulp']} ULPs apart",
+        f"  smallest    {told['smallest']}\n",
+    ):
+        assert line in done.stdout
+    assert told["smallest"].startswith("softmax:")
+    assert told["smallest"].split(":")[2].startswith("1x1x")
+    replay = find_line(done, "replay")
+    assert replay == told["replay"]
+    again = gonogo(*replay.removeprefix("gonogo ").split())
+    assert again.returncode == 1, again.stderr
+    assert f"  worst case  {told['smallest']}: no-go: " in again.stdout
+    assert "1 of 1 cases failed" in again.stdout
+    # An id means the same inputs in Python: the reading is the same to the last bit.
+    namespace: dict[str, object] = {}
+    exec((tmp_path / "kernel.py").read_text(), namespace)
+    here = package.verify(
+        namespace["pads_to_128"],
+        "softmax",
+        only=worst["case"],
+        device="cpu",
+        strict=False,  # type: ignore[arg-type]
+    )
+    assert here.verdicts[0].verdict.reading == worst["reading"]
+
+
+def test_weaker_contract_is_told(tmp_path: Path) -> None:
+    text = """
+        def softmax(x):
+            e = (x - x.amax(-1, keepdim=True)).exp()
+            return e / e.sum(-1, keepdim=True)
+    """
+    file = write(tmp_path, text)
+    words = ["check", file, "--op", "softmax", "--device", "cpu", "--cases", 6, "--dtypes", "float16"]
+    done = gonogo(*words)
+    assert done.returncode == 1, done.stderr
+    assert find_line(done, "contract") == "within a float16 contract; the one declared is float32"
+    kept = gonogo(*words, "--contract", "float16")
+    assert kept.returncode == 0, kept.stdout
+
+
+def test_records(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = [
+        "check",
+        write(tmp_path, WRONG),
+        "--op",
+        "softmax",
+        "--device",
+        "cpu",
+        "--cases",
+        3,
+        "--record",
+        folder,
+    ]
+    done = gonogo(*words)
+    assert find_line(done, "recorded") == f"18 rows added to {folder}"
+    rows = read_run(folder).to_pylist()
+    assert {(row["op"], row["kernel"], row["role"]) for row in rows} == {
+        ("softmax", "softmax_torch", "control"), ("softmax", "candidate:kernel.pads_to_128", "candidate"),
+    }  # fmt: skip
+    assert all(row["case"].startswith("softmax:") for row in rows)
+    # As in any other run: what a policy says of the op, and of the framework's own error.
+    control = next(row for row in rows if row["role"] == "control" and row["dtype"] == "float16")
+    assert control["policy_torch_testing"] is not None
+    assert control["policy_flash_attention"] is not None
+    again = gonogo(*words)
+    assert find_line(again, "recorded").startswith("0 rows added")
+    assert gonogo("calibrate", folder, "-o", tmp_path / "lock").returncode == 0
+    judged = gonogo(*words[:-2], "--lock", tmp_path / "lock", "--json")
+    assert json.loads(judged.stdout)["limit_from"] == "pooled, 9 cases of correct kernels on cpu"
+    refused = gonogo(*words[:-1], tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("is no run directory: it has no run.json. Record to a new one\n")
+
+
+def add_op(folder: Path, name: str, reference: str) -> None:
+    """An own op: relu, by another reference."""
+    home = folder / name
+    home.mkdir(parents=True)
+    (home / "__init__.py").write_text(
+        "from gonogo.ops import Input, Kernel, Op\n"
+        f"OP = Op({name!r}, (Input('x', 'n'),), 'n', {{'n': (3, 5)}}, (Kernel('{name}_plain', 'torch'),), 'n')\n"
+    )
+    (home / "reference.py").write_text(f"import torch\n\ndef reference(x):\n    {reference}\n")
+    (home / "torch.py").write_text(f"import torch\n\ndef {name}_plain(x):\n    return torch.relu(x)\n")
+    add_folder(folder)
+
+
+def test_a_reference_that_takes_too_long_is_no_fault_of_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "__path__", list(ops.__path__))
+    file = write(tmp_path, "import torch\n\ndef kernel(x):\n    return torch.relu(x)\n")
+    add_op(tmp_path / "slow", "slow_relu", "while True: pass")
+    add_op(tmp_path / "quick", "quick_relu", "return torch.relu(x)")
+    given = {"dtypes": "float32", "cases": 2, "device": "cpu", "limits": Limits(timeout_s=3)}
+    record = tmp_path / "run"
+    message = (
+        r"reference of op slow_relu failed on slow_relu:\S+: .*timed-out, no answer in 3 s, while the case was"
+    )
+    with pytest.raises(ReferenceFailed, match=message) as caught:
+        check_file(find_kernel(str(file), "slow_relu"), "slow_relu", record=record, **given)
+    assert str(caught.value).endswith("Allow it more by --timeout or --memory-gb")
+    assert not record.exists()
+    found = check_file(find_kernel(str(file), "quick_relu"), "quick_relu", **given)
+    assert found.verification.decision == "go"
+    get_op.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -123,13 +240,18 @@ def test_what_a_kernel_may_do(body: str, outcome: str, detail: str, tmp_path: Pa
     assert set(told["outcomes"]) == {outcome}
     assert told["worst"]["reason"] == outcome
     assert detail in told["worst"]["outcome"]
+    assert told["holds_under"] is None
+    if outcome == "timed-out":  # three are enough to know
+        assert told["cases"] == 3
+    else:
+        assert told["smallest"].split(":")[2] in ("1x1x1", "1x1x2")
 
 
 def test_file_that_does_not_load_is_the_kernels_fault(tmp_path: Path) -> None:
     file = write(tmp_path, "import nowhere_to_be_found\n\ndef kernel(x):\n    return x\n")
     done = gonogo("check", file, "--op", "relu", "--dtypes", "float16", "--cases", 2, "--device", "cpu")
     assert done.returncode == 1, done.stderr
-    assert "outcomes  2 raised" in done.stdout
+    assert "outcomes    2 raised" in done.stdout
     assert "ModuleNotFoundError: No module named 'nowhere_to_be_found'" in done.stdout
 
 
@@ -169,17 +291,27 @@ def test_checks_of_one_op_do_not_mix(tmp_path: Path) -> None:
         (["FILE", "--op", "relu"], "has 2 functions, none of them named relu: softmax, other. Name one: "),
         (
             ["FILE", "--op", "softmax", "--contract", "float64"],
-            "unknown contract 'float64'; known: float32, float16",
+            "unknown contract 'float64'. Did you mean float16 or bfloat16 or float32? Known: float32, float16",
         ),
+        (["FILE", "--op", "softmax", "--contract", "fp32"], "unknown contract 'fp32'"),
         (["FILE", "--op", "softmax", "--dtypes", "int8"], "unknown dtype 'int8'; known: "),
+        (["FILE", "--op", "softmax", "--dtypes", "flaot16"], "unknown dtype 'flaot16'. Did you mean "),
         (["FILE", "--op", "softmax", "--device", "abacus"], "unknown device 'abacus'"),
         (["FILE", "--op", "softmax", "--timeout", "0"], "a time limit of 0 s"),
-        (["FILE", "--op", "softmax", "--keep", "FOLDER"], "is not an empty folder"),
+        (["FILE", "--op", "softmax", "--record", "FOLDER"], "is no run directory: it has no run.json"),
+        (["FILE", "--op", "softmax", "--cases", "0"], "0 cases: give a whole number from 1"),
+        (["FILE", "--op", "softmax", "--only", "softmax:f16"], "is no case id; one looks like softmax:"),
+        (["FILE", "--op", "softmax", "--only", "relu:f16:1x1x1:c:uniform:1"], "is of op relu, not of softmax"),
+        (["FILE", "--op", "softmax", "--lock", "CONFLICT"], "holds a merge conflict at line 1"),
     ],
 )
 def test_bad_usage(words: list[str], message: str, tmp_path: Path) -> None:
-    file = write(tmp_path, RIGHT)
-    done = gonogo("check", *(word.replace("FILE", str(file)).replace("FOLDER", str(tmp_path)) for word in words))
+    file, conflict = write(tmp_path, RIGHT), tmp_path / "conflict.lock"
+    conflict.write_text("<<<<<<< ours\n")
+    names = {"FILE": file, "FOLDER": tmp_path, "CONFLICT": conflict}
+    for name, path in names.items():
+        words = [word.replace(name, str(path)) for word in words]
+    done = gonogo("check", *words)
     assert done.returncode == 2
     assert done.stdout == ""
     assert message in done.stderr

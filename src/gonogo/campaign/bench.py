@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -27,6 +27,14 @@ class Job:
     device: str
     gave_nothing: tuple[str, ...] = ()
     """Kernels that ended a worker on this case; none is run again for the others to be compared with."""
+    op: str | None = None
+    """Folder of an op that stands in for the one in the case's id."""
+    worst: int = 0
+    """How many of its worst elements to put into a row, beside what is recorded."""
+
+    def load_op(self) -> Op:
+        """The op from its folder, by the name the case has for it."""
+        return replace(get_op(self.op), name=self.case.op) if self.op else get_op(self.case.op)
 
 
 @dataclass
@@ -69,7 +77,7 @@ class Bench:
 
 def prepare(job: Job, announce: Callable[[str], None] = lambda kernel: None, *, op: Op | None = None) -> Bench:
     """Inputs and the reference of the default contract; of an op at hand, or of the one in its folder."""
-    op = op or get_op(job.case.op)
+    op = op or job.load_op()
     inputs = make_inputs(job.case, job.device, op)
     # The copies are in memory of their own; the layout stays with the inputs.
     bench = Bench(job, op, inputs, [x.contiguous().clone() for x in inputs], announce)

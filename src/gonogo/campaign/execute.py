@@ -15,7 +15,7 @@ from gonogo.campaign.outcome import explain, find_fault
 from gonogo.errors import CampaignFailed
 from gonogo.formats import get_format
 from gonogo.measure.stats import measure
-from gonogo.ops import Kernel, Op, get_op
+from gonogo.ops import Kernel, Op
 from gonogo.policies import Twin
 from gonogo.records import MEASURED, Row
 from gonogo.schema import Contract
@@ -25,12 +25,14 @@ REFUSED_BY_INTERPRETER = {
 }
 
 
-def run_job(job: Job, announce: Callable[[str], None]) -> Iterator[Row]:
+def run_job(job: Job, announce: Callable[[str], None], *, op: Op | None = None) -> Iterator[Row]:
     """Rows of a case, kernel by kernel; `announce` is told each kernel before it runs."""
-    bench = prepare(job, announce)
+    bench = prepare(job, announce, op=op)
     for name in job.kernels:
         announce(name)
-        yield run_kernel(bench, bench.op.kernel(name))
+        kernel = bench.op.kernel(name)
+        row = run_kernel(bench, kernel)
+        yield row | {"worst": find_worst(bench, kernel, job.worst)} if job.worst else row
 
 
 def run_kernel(bench: Bench, kernel: Kernel) -> Row:
@@ -163,5 +165,5 @@ def order_kernels(op: Op, dtype: str) -> tuple[str, ...]:
 
 def make_rows(job: Job, names: Sequence[str], outcome: str, detail: str) -> list[Row]:
     """Rows of kernels whose worker did not live to tell."""
-    op = get_op(job.case.op)
+    op = job.load_op()
     return [describe(job, op, op.kernel(name)) | {"outcome": outcome, "detail": detail} for name in names]

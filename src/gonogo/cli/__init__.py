@@ -7,6 +7,8 @@ import sys
 import click
 
 from gonogo._version import __version__
+from gonogo.cli._completion import PROGRAM, VARIABLE, find_shell, install_script, make_script
+from gonogo.cli._parse import show_examples
 from gonogo.cli.audit import audit
 from gonogo.cli.calibrate import calibrate
 from gonogo.cli.check import check
@@ -19,8 +21,35 @@ from gonogo.cli.show import show
 from gonogo.errors import GonogoError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="gonogo")
+def _show_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
+    if shell is not None and not context.resilient_parsing:
+        click.echo(make_script(context.command, find_shell(shell)))
+        context.exit()
+
+
+def _install_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
+    if shell is not None and not context.resilient_parsing:
+        click.echo(install_script(context.command, find_shell(shell)))
+        context.exit()
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=show_examples(
+        "gonogo check kernel.py:my_softmax --op softmax",
+        "gonogo audit --op softmax --dtype float16 --atol 1e-3 --rtol 1e-3",
+        "gonogo ops softmax",
+    ),
+)
+@click.version_option(__version__, prog_name=PROGRAM)
+@click.option(
+    "--show-completion", metavar="[SHELL]", is_flag=False, flag_value="", is_eager=True, expose_value=False,
+    callback=_show_completion, help="Print the completion script of bash, zsh or fish; of $SHELL by default.",
+)  # fmt: skip
+@click.option(
+    "--install-completion", metavar="[SHELL]", is_flag=False, flag_value="", is_eager=True, expose_value=False,
+    callback=_install_completion, help="Install that script for this user.",
+)  # fmt: skip
 def cli() -> None:
     """Measure what error a tensor kernel makes, in units that its format and its op justify."""
 
@@ -32,7 +61,7 @@ for command in (audit, calibrate, check, demo, evaluate, ops, reproduce, run, sh
 def main() -> None:
     """Entry point: one line and exit code 2 for what gonogo refuses."""
     try:
-        cli()
+        cli(prog_name=PROGRAM, complete_var=VARIABLE)
     except GonogoError as error:
         click.echo(f"gonogo: {error}", err=True)
         sys.exit(2)

@@ -1,21 +1,52 @@
-"""Tables → the terminal, never cut: wide where the output is no terminal."""
+"""Tables and JSON → stdout. Tables are never cut: wide where the output is no terminal, and plain there.
+
+Colour is for terminals, and NO_COLOR turns it off there, too.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import click
 from rich.console import Console
 
 if TYPE_CHECKING:
     from gonogo.evaluate.table import Table
 
 PIPED_WIDTH = 200
+"""Columns where there is no terminal to fit into."""
+
+
+def make_console() -> Console:
+    """Of stdout: as wide as the terminal, or as nothing needs to be cut."""
+    terminal = sys.stdout.isatty()
+    plain = not terminal or bool(os.environ.get("NO_COLOR"))
+    return Console(width=None if terminal else PIPED_WIDTH, color_system=None if plain else "auto")
 
 
 def print_tables(tables: Sequence[Table]) -> None:
     """One below the other."""
-    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    console = make_console()
     for table in tables:
         console.print(table.to_rich())
+
+
+def print_json(value: Any) -> None:
+    """Strict JSON, whatever numbers are in it."""
+    click.echo(json.dumps(to_plain(value), indent=1, allow_nan=False))
+
+
+def to_plain(value: Any) -> Any:
+    """For JSON, which has no such numbers: NaN is null, an infinity the string "inf" or "-inf"."""
+    if isinstance(value, dict):
+        return {name: to_plain(content) for name, content in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(content) for content in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(float(value))
+    return value

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gonogo.cli._tables import print_tables
-from gonogo.cli.show import _to_plain
-from gonogo.errors import BackendMissing, InputError
+from gonogo.choices import find_op, find_words
+from gonogo.cli._completion import complete_dtype, complete_op, complete_policy
+from gonogo.cli._parse import need_backend, show_examples
+from gonogo.cli._tables import print_json, print_tables
+from gonogo.errors import InputError
 from gonogo.ops import DTYPES, find_ops
 
 if TYPE_CHECKING:
@@ -23,12 +24,17 @@ GET_RECORDS = (
 )
 
 
-@click.command(epilog="Example: gonogo audit --op softmax --dtype float16 --policy kernelbench")
-@click.option("--op", default="", help="Only this op; all by default.")
-@click.option("--dtype", default="", help="Only this dtype; all by default.")
+@click.command(
+    epilog=show_examples(
+        "gonogo audit --op softmax --dtype float16 --policy kernelbench --records records",
+        "gonogo audit --op relu --atol 1e-3 --rtol 1e-3 --json",
+    )
+)
+@click.option("--op", default="", help="Only this op; all by default.", shell_complete=complete_op)
+@click.option("--dtype", default="", help="Only this dtype; all by default.", shell_complete=complete_dtype)
 @click.option("--atol", type=float, help="Absolute tolerance.")
 @click.option("--rtol", type=float, help="Relative tolerance.")
-@click.option("--policy", help="A policy of the field instead, as in: kernelbench.")
+@click.option("--policy", help="A policy of the field, as in: kernelbench.", shell_complete=complete_policy)
 @click.option(
     "--records", type=click.Path(path_type=Path), help="Runs to count in; the folder `records` here by default."
 )
@@ -43,20 +49,18 @@ def audit(
     as_json: bool,
 ) -> None:
     """Is a tolerance any good? What plainly wrong outputs pass it, whether correct ones fail, what it catches."""
-    try:
+    with need_backend("gonogo audit"):
+        import torch  # noqa: F401  for the references; better said now than halfway
+
         from gonogo.audit import CASES, CASES_OF_MANY, Tolerance, audit_tolerance, make_table
-        from gonogo.isolated import find_op
-    except ModuleNotFoundError as error:
-        raise BackendMissing(str(error.name), "gonogo audit") from None
     tolerance = Tolerance.make(atol=atol, rtol=rtol, policy=policy)
-    if dtype and dtype not in DTYPES:
-        raise InputError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+    dtypes = find_words("dtype", dtype or DTYPES, DTYPES)
     ops = [find_op(op)] if op else find_ops()
     columns = _load(tolerance, records)
     cases = CASES if op else CASES_OF_MANY
     if columns is None and not op:
         click.echo(f"running the kernels of {len(ops)} ops, which takes minutes; one is quick: --op OP", err=True)
-    audits = list(audit_tolerance(tolerance, ops, [dtype] if dtype else DTYPES, columns, cases=cases))
+    audits = list(audit_tolerance(tolerance, ops, dtypes, columns, cases=cases))
     if columns is None:
         counted = (
             f"{cases} small cases per dtype, run now on the CPU: records hold no |expected|, so they cannot decide "
@@ -65,17 +69,17 @@ def audit(
     else:
         counted = f"{len(columns):,} records of {', '.join(columns.runs)}"
     if as_json:
-        told = {
+        print_json({
             "schema": 1, "tolerance": tolerance.name, "cases": cases, "counted_in": counted,
             "audits": [one.to_dict() for one in audits],
-        }  # fmt: skip
-        click.echo(json.dumps(_to_plain(told), indent=1, allow_nan=False))
+        })  # fmt: skip
         return
     note = (
-        f"Controls and faults counted in {counted}. Probes: {cases} cases per dtype; of zeros, a constant (the "
-        "mean of the expected output) and the input itself, only cases where gonogo says no-go. Vacuous: a probe "
-        "passes. Below ½ ULP: share of elements that may be off by less than rounding alone. gonogo's limit is for "
-        "contract float32."
+        f"Controls and faults counted in {counted}. Probes: {cases} cases per dtype; of zeros, a constant (1), "
+        "the mean of the expected output and the input itself, only cases where gonogo says no-go. Vacuous: one "
+        "of them passes. Below ½ ULP: share of elements that may be off by less than rounding alone. Faults: "
+        "identical to the control's bits; sub-rounding, off by what two roundings may be; manifest, by more. "
+        "gonogo's limit is for contract float32."
     )
     print_tables([make_table(audits, note)])
 

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from gonogo.cli._tables import print_tables
+from gonogo.cli._completion import complete_gauge, complete_ops, complete_rule
+from gonogo.cli._parse import show_examples, split_words
+from gonogo.cli._tables import print_json, print_tables
 from gonogo.errors import InputError
 
 
-@click.command(epilog="Example: gonogo calibrate records -o gonogo.lock")
+@click.command(
+    epilog=show_examples("gonogo calibrate records -o gonogo.lock", "gonogo calibrate records --diff gonogo.lock")
+)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--gauge", default="bound", show_default=True, help="absolute, magnitude, ulp, bound or deterministic."
+    "--gauge",
+    default="bound",
+    show_default=True,
+    help="absolute, magnitude, ulp, bound or deterministic.",
+    shell_complete=complete_gauge,
 )
-@click.option("--rule", "rule_name", default="pooled", show_default=True, help="How readings become a limit.")
+@click.option(
+    "--rule",
+    "rule_name",
+    default="pooled",
+    show_default=True,
+    help="How readings become a limit.",
+    shell_complete=complete_rule,
+)
 @click.option("--parameter", "-p", multiple=True, help="Of the rule, as in: -p margin=2. Repeatable.")
-@click.option("--ops", default="", help="Comma-separated; all by default.")
+@click.option("--ops", default="", help="Comma-separated; all by default.", shell_complete=complete_ops)
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("gonogo.lock"), show_default=True)
 @click.option("--diff", "old", type=click.Path(path_type=Path), help="Compare with this lock file; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
@@ -47,7 +61,7 @@ def calibrate(
         raise InputError(f"unknown gauge {gauge!r} for limits; known: {', '.join(GAUGES)}")
     method = Method("", gauge, rule(rule_name, **_parse_parameters(parameter)))
     columns = load_columns(runs, wanted={"absolute", gauge})  # the one tells where a format overflows
-    wanted = {name for name in ops.split(",") if name}
+    wanted = set(split_words(ops))
     unknown = wanted - set(columns.names["op"])
     if unknown:
         raise InputError(
@@ -64,7 +78,7 @@ def calibrate(
         lines = [(c.op, c.contract, c.kernel, c.dtype, c.before, c.after, c.kind) for c in changes]
         names = ("op", "contract", "kernel", "dtype", "before", "after", "change")
         if as_json:
-            click.echo(json.dumps([dict(zip(names, line, strict=True)) for line in lines], indent=1))
+            print_json([dict(zip(names, line, strict=True)) for line in lines])
         else:
             print_tables([Table(f"{len(lines)} of {len(limits)} limits changed", names, lines)])
         return
@@ -75,8 +89,12 @@ def calibrate(
         "records": len(columns),
     }
     write_lock(out, limits, provenance)
-    summary = {"lock": str(out), "limits": len(limits), "records": len(columns), "gauge": gauge, "rule": rule_name}
-    click.echo(json.dumps(summary) if as_json else f"{len(limits)} limits ({gauge} × {rule_name}) in {out}")
+    if as_json:
+        print_json({
+            "lock": str(out), "limits": len(limits), "records": len(columns), "gauge": gauge, "rule": rule_name
+        })  # fmt: skip
+    else:
+        click.echo(f"{len(limits)} limits ({gauge} × {rule_name}) in {out}")
 
 
 def _parse_parameters(given: tuple[str, ...]) -> dict[str, float]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+from gonogo.cli._completion import DEVICES
+from gonogo.cli._parse import show_examples
+from gonogo.cli._tables import make_console, print_json
 from gonogo.errors import BackendMissing, InputError
 from gonogo.measure.gauges import gauge
 from gonogo.measure.readings import read
@@ -28,19 +30,15 @@ TOLERANCES = {
 GAUGES = ("absolute", "magnitude", "ulp", "bound")
 
 
-@click.command()
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.command(epilog=show_examples("gonogo demo --device cpu --json"))
+@click.option("--device", type=click.Choice(DEVICES), default="auto", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def demo(device: str, as_json: bool) -> None:
-    r"""Measure torch's softmax, and one that leaves the last column out of its sum, against float64.
-
-    \b
-    Example: gonogo demo --device cpu --json
-    """
+    """Measure torch's softmax, and one that leaves the last column out of its sum, against float64."""
     chosen = _choose_device(device)
     rows = [_measure_kernel(kernel, name, chosen) for name in TOLERANCES for kernel in (softmax, softmax_short_sum)]
     if as_json:
-        click.echo(json.dumps({"schema": 1, "device": chosen, "shape": SHAPE, "rows": rows}))
+        print_json({"schema": 1, "device": chosen, "shape": SHAPE, "rows": rows})
     else:
         _print_tables(rows, chosen)
 
@@ -97,10 +95,9 @@ def _format(value: float) -> str:
 
 
 def _print_tables(rows: list[dict[str, Any]], device: str) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if Console().is_terminal else 160)
+    console = make_console()
     stats = Table(title=f"ErrorStats of softmax {SHAPE[0]}×{SHAPE[1]} on {device} against its float64 reference")
     stats.add_column("kernel")
     stats.add_column("dtype")

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from gonogo.cli._tables import print_tables
+from gonogo.cli._completion import complete_distribution, complete_dtype, complete_holdout, complete_op
+from gonogo.cli._parse import show_examples
+from gonogo.cli._tables import print_json, print_tables
 
 
-@click.command(epilog="Example: gonogo evaluate records/h200-* --holdout run")
+@click.command(
+    epilog=show_examples(
+        "gonogo evaluate records --op softmax --dtype float16",
+        "gonogo evaluate records/h200-* --holdout shape",
+        "gonogo evaluate --drift records/h200-1 records/h200-2",
+    )
+)
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
-    "--holdout", default="run", show_default=True, help="none, run, implementation, distribution, shape, device."
+    "--holdout",
+    default="run",
+    show_default=True,
+    help="none, run, implementation, distribution, shape, device.",
+    shell_complete=complete_holdout,
 )
-@click.option("--op", default="", help="Only this op.")
-@click.option("--dtype", default="", help="Only this dtype.")
-@click.option("--distribution", default="", help="Only this distribution of values.")
+@click.option("--op", default="", help="Only this op.", shell_complete=complete_op)
+@click.option("--dtype", default="", help="Only this dtype.", shell_complete=complete_dtype)
+@click.option(
+    "--distribution", default="", help="Only this distribution of values.", shell_complete=complete_distribution
+)
 @click.option("--every-method", is_flag=True, help="Every gauge with every rule.")
 @click.option(
     "--tables", is_flag=True, help="The paper's tables too: headline, tightening, recall per kernel, curve."
@@ -82,7 +95,7 @@ def evaluate(
             t.title: [dict(zip(t.columns, map(_plain, row), strict=True)) for row in t.rows]
             for t in found[not drift :]
         }
-        click.echo(json.dumps(result | ({"schema": 1} | {"tables": extra} if extra else {}), indent=1))
+        print_json(result | ({"schema": 1, "tables": extra} if extra else {}))
         return
     print_tables(found)
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gonogo.cli._completion import complete_op
+from gonogo.cli._parse import show_examples
+from gonogo.cli._tables import make_console, print_json
 from gonogo.ops import Op, add_folder, find_ops
 
-PIPED_WIDTH = 160
-"""Columns where there is no terminal to fit into."""
 
-
-@click.command(epilog="Example: gonogo ops --json")
-@click.argument("names", nargs=-1)
+@click.command(epilog=show_examples("gonogo ops softmax rmsnorm", "gonogo ops --json"))
+@click.argument("names", nargs=-1, shell_complete=complete_op)
 @click.option("--ops-path", multiple=True, type=click.Path(path_type=Path), help="Folder with more ops.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> None:
@@ -26,7 +24,7 @@ def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> No
         add_folder(folder)
     found = find_ops(names)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "ops": [_describe_op(op) for op in found]}, indent=1))
+        print_json({"schema": 1, "ops": [_describe_op(op) for op in found]})
         return
     table = Table(title=f"{len(found)} ops, {sum(len(op.kernels) for op in found)} kernels")
     for column in ("op", "kernel", "role", "framework", "what it does, or its bug and where it shows"):
@@ -41,7 +39,7 @@ def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> No
                 Text(op.describe_kernel(kernel.name)),
             )
         table.add_section()
-    Console(width=None if Console().is_terminal else PIPED_WIDTH).print(table)
+    make_console().print(table)
 
 
 def _describe_op(op: Op) -> dict[str, object]:

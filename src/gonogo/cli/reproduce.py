@@ -8,11 +8,16 @@ from pathlib import Path
 
 import click
 
+from gonogo.cli._completion import complete_device
+from gonogo.cli._parse import need_backend, show_examples
 from gonogo.cli._tables import print_tables
-from gonogo.errors import BackendMissing
 
 
-@click.command(epilog="Example: gonogo reproduce --records records")
+@click.command(
+    epilog=show_examples(
+        "gonogo reproduce --device cpu --cases 3", "gonogo reproduce --records records --out tables"
+    )
+)
 @click.option(
     "--records",
     multiple=True,
@@ -20,7 +25,9 @@ from gonogo.errors import BackendMissing
     help="Use these runs; no kernel is run. Repeatable.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("reproduction"), show_default=True)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.option(
+    "--device", default="auto", show_default=True, help="auto, cpu or cuda.", shell_complete=complete_device
+)
 @click.option("--cases", default=3, show_default=True, help="Cases per op and dtype of each of the two runs.")
 def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int) -> None:
     """Run the corpus twice (or take --records), calibrate, evaluate held out, write tables, figure and limits."""
@@ -40,10 +47,8 @@ def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int) -> 
 
 def _run_twice(out: Path, device: str, cases: int) -> list[Path]:
     """Two runs, so that one can be held out."""
-    try:
+    with need_backend("gonogo reproduce without --records"):
         from gonogo.campaign import Plan, find_device, run_campaign
-    except ModuleNotFoundError as error:
-        raise BackendMissing(str(error.name), "gonogo reproduce without --records") from None
     from gonogo.cli.run import Reporter
     from gonogo.ops import op_names
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from functools import partial
@@ -16,7 +15,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from gonogo.cases import EXACT, FINITE, NON_FINITE, STRATEGIES
-from gonogo.errors import BackendMissing, InputError
+from gonogo.cli._completion import (
+    complete_device,
+    complete_distributions,
+    complete_dtypes,
+    complete_op,
+    complete_strategies,
+)
+from gonogo.cli._parse import need_backend, show_examples, split_words
+from gonogo.cli._tables import print_json
+from gonogo.errors import InputError
 from gonogo.ops import DTYPES, add_folder, op_names
 
 if TYPE_CHECKING:
@@ -28,19 +36,41 @@ WITH_RESUME = ("out", "resume", "workers", "timeout_s", "memory_gb", "ops_path",
 """Options that are no part of a plan."""
 
 
-@click.command(epilog="Example: gonogo run softmax rmsnorm --cases 100 --seed 1 --out runs/one")
-@click.argument("ops", nargs=-1)
-@click.option("--dtypes", default=",".join(DTYPES), show_default=True, help="Comma-separated.")
+@click.command(
+    epilog=show_examples(
+        "gonogo run softmax rmsnorm --cases 100 --seed 1 --out runs/one", "gonogo run --resume --out runs/one"
+    )
+)
+@click.argument("ops", nargs=-1, shell_complete=complete_op)
+@click.option(
+    "--dtypes",
+    default=",".join(DTYPES),
+    show_default=True,
+    help="Comma-separated.",
+    shell_complete=complete_dtypes,
+)
 @click.option("--cases", default=48, show_default=True, help="Cases per op and dtype.")
 @click.option(
     "--faulty-every", default=1, show_default=True, help="Faulty kernels on one case in so many, controls on all."
 )
 @click.option("--seed", default=0, show_default=True, help="Another seed is another set of cases.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option(
-    "--distributions", default=",".join(EVERYTHING), show_default=True, help="Of values. Comma-separated."
+    "--device", default="auto", show_default=True, help="auto, cpu or cuda.", shell_complete=complete_device
 )
-@click.option("--strategies", default=",".join(STRATEGIES), show_default=True, help="Of shapes. Comma-separated.")
+@click.option(
+    "--distributions",
+    default=",".join(EVERYTHING),
+    show_default=True,
+    help="Of values. Comma-separated.",
+    shell_complete=complete_distributions,
+)
+@click.option(
+    "--strategies",
+    default=",".join(STRATEGIES),
+    show_default=True,
+    help="Of shapes. Comma-separated.",
+    shell_complete=complete_strategies,
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Run directory; runs/DEVICE-SEED by default.")
 @click.option("--resume", is_flag=True, help="Complete the run in --out; its own plan is used.")
 @click.option(
@@ -79,10 +109,8 @@ def run(
     **plan_options: Any,
 ) -> None:
     """Run kernels of OPS (all by default) on the same cases, isolated, and record what they do."""
-    try:
+    with need_backend("gonogo run"):
         from gonogo.campaign import Limits, resume_campaign, run_campaign
-    except ModuleNotFoundError as error:
-        raise BackendMissing(str(error.name), "gonogo run") from None
     reporter = Reporter(sys.stderr.isatty())
     folders = tuple(str(folder.resolve()) for folder in ops_path)
     started = time.monotonic()
@@ -122,13 +150,13 @@ def _make_plan(
         add_folder(Path(folder))
     return Plan(
         ops=ops or op_names(),
-        dtypes=_split(dtypes),
+        dtypes=split_words(dtypes),
         cases=2 if quick else cases,
         faulty_every=faulty_every,
         seed=seed,
         device=find_device(device),
-        distributions=_split(distributions),
-        strategies=_split(strategies),
+        distributions=split_words(distributions),
+        strategies=split_words(strategies),
         ops_folders=folders,
     )
 
@@ -147,10 +175,6 @@ def _find_run(context: click.Context, out: Path | None) -> Path:
     if given:
         raise InputError(f"--resume goes by the plan in {out / 'run.json'}; leave out {', '.join(given)}")
     return out
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 class Reporter:
@@ -184,11 +208,11 @@ class Reporter:
 def _print_summary(folder: Path, progress: Progress, seconds: float, *, as_json: bool) -> None:
     made = sum(progress.outcomes.values())
     if as_json:
-        click.echo(json.dumps({
+        print_json({
             "schema": 1, "run": str(folder), "records": progress.rows, "planned": progress.total,
             "seconds": round(seconds, 3), "records_per_second": round(made / seconds, 1),
             "outcomes": dict(sorted(progress.outcomes.items())),
-        }))  # fmt: skip
+        })  # fmt: skip
         return
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(progress.outcomes.items()))
     now = f"{made} made now in {seconds:.0f} s: {outcomes}" if made else "nothing was left to do"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from gonogo.cases import parse_case
-from gonogo.cli.ops import PIPED_WIDTH
-from gonogo.errors import BackendMissing
+from gonogo.cli._completion import complete_device, complete_kernel
+from gonogo.cli._parse import need_backend, show_examples
+from gonogo.cli._tables import make_console, print_json
 from gonogo.ops import add_folder, get_op
 
 if TYPE_CHECKING:
@@ -22,10 +20,12 @@ if TYPE_CHECKING:
 READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "signal")
 
 
-@click.command(epilog="Example: gonogo show softmax:f16:2x7x1025:c:uniform:81 softmax_triton_buggy")
+@click.command(epilog=show_examples("gonogo show softmax:f16:2x7x1025:c:uniform:81 softmax_triton_buggy --worst 3"))
 @click.argument("case_id")
-@click.argument("kernel")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.argument("kernel", shell_complete=complete_kernel)
+@click.option(
+    "--device", default="auto", show_default=True, help="auto, cpu or cuda.", shell_complete=complete_device
+)
 @click.option(
     "--worst", type=click.IntRange(1), default=10, show_default=True, help="How many of the worst elements."
 )
@@ -33,13 +33,11 @@ READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "s
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Path, ...], as_json: bool) -> None:
     """Replay KERNEL on the case CASE_ID: its outcome, its readings and its worst elements. Not isolated."""
-    try:
+    with need_backend("gonogo show"):
         from gonogo.campaign import find_device, set_switches
         from gonogo.campaign.bench import Job, prepare
         from gonogo.campaign.execute import find_worst, run_kernel
         from gonogo.campaign.worker import configure_torch
-    except ModuleNotFoundError as error:
-        raise BackendMissing(str(error.name), "gonogo show") from None
     for folder in ops_path:
         add_folder(folder)
     case = parse_case(case_id)
@@ -52,21 +50,9 @@ def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Pat
     row = run_kernel(bench, op.kernel(kernel))
     elements = find_worst(bench, op.kernel(kernel), worst)
     if as_json:
-        told = _to_plain({"schema": 1, "record": row, "worst": elements})
-        click.echo(json.dumps(told, indent=1, allow_nan=False))
+        print_json({"schema": 1, "record": row, "worst": elements})
         return
     _print(row, elements)
-
-
-def _to_plain(value: Any) -> Any:
-    """For JSON, which has no such numbers: NaN is null, an infinity the string "inf" or "-inf"."""
-    if isinstance(value, dict):
-        return {name: _to_plain(content) for name, content in value.items()}
-    if isinstance(value, list):
-        return [_to_plain(content) for content in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(float(value))
-    return value
 
 
 def _print(row: Row, elements: list[dict[str, Any]]) -> None:
@@ -85,4 +71,4 @@ def _print(row: Row, elements: list[dict[str, Any]]) -> None:
             str(tuple(element["index"])), repr(element["expected"]), repr(element["actual"]),
             str(element["ulp"]), f"{element['bound']:.4g}",
         )  # fmt: skip
-    Console(width=None if Console().is_terminal else PIPED_WIDTH).print(table)
+    make_console().print(table)

@@ -101,11 +101,14 @@ def count_left_out(rows: Rows) -> dict[str, int]:
     columns = rows.columns
     counted = rows.controls | rows.faulty
     reasons: Counter[str] = Counter()
-    reasons["with NaN or infinite inputs"] = int((~rows.finite).sum())
-    reasons["past the format's largest value"] = int((rows.overflowed & rows.finite).sum())
+    candidate = columns.equals("role", "candidate")
+    reasons["of kernels under test"] = int(candidate.sum())
+    reasons["with NaN or infinite inputs"] = int((~rows.finite & ~candidate).sum())
+    reasons["past the format's largest value"] = int((rows.overflowed & rows.finite & ~candidate).sum())
     control = columns.equals("role", "control")
+    left = rows.finite & ~counted & ~rows.overflowed & ~candidate
     for name in columns.names["outcome"]:
-        here = columns.equals("outcome", name) & rows.finite & ~counted & ~rows.overflowed
+        here = columns.equals("outcome", name) & left
         reasons[f"controls with outcome {name}"] = int((here & control).sum())
         label = "faulty without a control to compare with" if name == "ok" else f"faulty with outcome {name}"
         reasons[label] = int((here & ~control).sum())

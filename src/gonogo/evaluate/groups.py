@@ -222,7 +222,8 @@ class Rows:
     @cached_property
     def _source(self) -> npt.NDArray[np.int16]:
         against = self.columns.names["calibrate_against"]
-        to_kernel = np.array([self.columns.code("kernel", name) for name in against] + [-1], np.int16)
+        codes = [max(self.columns.code("kernel", name), -1) for name in against]  # −1: none that occurs
+        to_kernel = np.array([*codes, -1], np.int16)
         named = to_kernel[self.cells.codes["calibrate_against"]]
         return np.where(self._is_control, self.cells.codes["kernel"], named)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gonogo.records.append import Appended, append_rows, check_appendable
 from gonogo.records.columns import Columns, find_runs, load_columns
 from gonogo.records.run_directory import Row, RunDirectory, read_description, read_done, read_run
 from gonogo.records.schema import MEASURED, OUTCOMES, SCHEMA_VERSION, make_schema, policy_column
@@ -10,9 +11,12 @@ __all__ = [
     "MEASURED",
     "OUTCOMES",
     "SCHEMA_VERSION",
+    "Appended",
     "Columns",
     "Row",
     "RunDirectory",
+    "append_rows",
+    "check_appendable",
     "find_runs",
     "load_columns",
     "make_schema",

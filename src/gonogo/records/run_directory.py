@@ -31,7 +31,6 @@ class RunDirectory:
     def __init__(self, folder: Path, description: dict[str, Any], *, part_rows: int = PART_ROWS) -> None:
         self.folder = folder
         self.part_rows = part_rows
-        self._schema = make_schema()
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(
             folder / RUN_FILE,
@@ -61,19 +60,23 @@ class RunDirectory:
         self._journal = (self.folder / JOURNAL).open("ab")
 
     def _write_part(self) -> None:
-        columns = {name: [row.get(name) for row in self._rows] for name in self._schema.names}
-        table = pa.table(columns, schema=self._schema)
-        path = self.folder / f"part-{len(list_parts(self.folder)):05d}.parquet"
-        partial = path.with_suffix(".partial")
-        floats = [field.name for field in self._schema if pa.types.is_floating(field.type)]
-        pq.write_table(
-            table, partial, compression="zstd", compression_level=9, use_byte_stream_split=floats,
-            use_dictionary=[field.name for field in self._schema if pa.types.is_string(field.type)],
-        )  # fmt: skip
-        partial.replace(path)
+        write_part(self.folder / f"part-{len(list_parts(self.folder)):05d}.parquet", self._rows)
         self._journal.close()
         self._rows = []
         self._rewrite_journal()
+
+
+def write_part(path: Path, rows: Sequence[Row]) -> None:
+    """A part, whole or not at all."""
+    schema = make_schema()
+    table = pa.table({name: [row.get(name) for row in rows] for name in schema.names}, schema=schema)
+    partial = path.with_suffix(".partial")
+    pq.write_table(
+        table, partial, compression="zstd", compression_level=9,
+        use_byte_stream_split=[field.name for field in schema if pa.types.is_floating(field.type)],
+        use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
+    )  # fmt: skip
+    partial.replace(path)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -106,7 +109,7 @@ def read_run(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
     read_description(folder)
     schema = make_schema()
     if columns is not None:
-        wanted = {"number", "case", "kernel", *columns}
+        wanted = {"number", "case", "kernel", "contract", *columns}
         schema = pa.schema([field for field in schema if field.name in wanted])
     tables = []
     for part in list_parts(folder):
@@ -128,7 +131,8 @@ def read_done(folder: Path) -> dict[tuple[int, str], str]:
 
 
 def _keep_first(table: pa.Table) -> pa.Table:
-    keys = pc.binary_join_element_wise(table["case"], table["kernel"], "|")
+    columns = table["case"], table["kernel"], table["contract"]
+    keys = pc.binary_join_element_wise(*columns, "|", null_handling="replace")
     counted = pa.table({"key": keys, "row": pa.array(range(table.num_rows), pa.int64())})
     first = counted.group_by("key").aggregate([("row", "min")])["row_min"]
     return table if len(first) == table.num_rows else table.take(first)

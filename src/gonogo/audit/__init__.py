@@ -1,0 +1,82 @@
+"""A tolerance → what it is worth for an op and dtype: whether it is vacuous or too tight, and what it catches.
+
+Probes that are plainly wrong (zeros, a constant, the mean, the input itself) must not pass it, and the exact
+result, rounded correctly, must. How often correct kernels fail it, and which known faults do, is counted in records
+where these decide it, and by running the op's own kernels on small cases on the CPU where they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gonogo.audit.counts import count_kernels, count_records, decides
+from gonogo.audit.finding import PROBES, ROUNDED, Audit, Probe, make_table
+from gonogo.audit.probes import probe_case
+from gonogo.audit.tolerance import Tolerance
+from gonogo.cases import FINITE, INTERPRETER, plan_case
+from gonogo.ops import Op
+from gonogo.policies import Twin
+from gonogo.records import Columns
+from gonogo.schema import Contract
+from gonogo.shipped import find_limit
+
+if TYPE_CHECKING:
+    from gonogo.campaign.bench import Bench
+
+__all__ = ["CASES", "CASES_OF_MANY", "Audit", "Tolerance", "audit_tolerance", "decides", "make_table"]
+
+CASES = 24
+"""Live cases of an op and dtype: each finite distribution four times."""
+CASES_OF_MANY = 6
+"""Where every op is audited: each finite distribution once."""
+
+
+def audit_tolerance(
+    tolerance: Tolerance, ops: Sequence[Op], dtypes: Sequence[str], columns: Columns | None, *, cases: int = CASES
+) -> Iterator[Audit]:
+    """One audit per op and dtype. Without `columns` of records, kernels are run instead."""
+    from gonogo.campaign import set_switches
+    from gonogo.campaign.worker import configure_torch
+
+    set_switches("cpu")
+    configure_torch()
+    for op in ops:
+        for dtype in dtypes:
+            audit = Audit(op.name, dtype, tolerance.name, {name: Probe(name) for name in (*PROBES, ROUNDED)})
+            found = find_limit(op.name, Contract())
+            audit.limit, audit.limit_from = None if found.limit is None else found.limit.value, found.told
+            audit.silent = tolerance.policy is not None and tolerance.policy.find_numbers(op.name, dtype) is None
+            if not audit.silent:
+                _probe_cases(audit, tolerance, op, cases, run_kernels=columns is None)
+                if columns is not None:
+                    count_records(audit, tolerance, columns)
+            yield audit
+
+
+def _probe_cases(audit: Audit, tolerance: Tolerance, op: Op, cases: int, *, run_kernels: bool) -> None:
+    from gonogo.campaign.bench import Job, prepare
+
+    names = tuple(kernel.name for kernel in op.kernels if audit.dtype in kernel.dtypes)
+    for number in range(cases):
+        case, strategy = plan_case(op, audit.dtype, number, 0, distributions=FINITE, limit=INTERPRETER)
+        bench = prepare(Job(number, case, strategy, names, "cpu"))
+        twin = _find_twin(bench)
+        probe_case(audit, tolerance, bench, twin)
+        if run_kernels:
+            count_kernels(audit, tolerance, bench, twin)
+
+
+def _find_twin(bench: Bench) -> Twin | None:
+    """Error of the framework's own op, which some policies go by."""
+    from gonogo.campaign.execute import run_kernel
+
+    kernel = bench.op.kernel(f"{bench.op.name}_torch")
+    run_kernel(bench, kernel)
+    output = bench.outputs[kernel.name]
+    if output is None:
+        return None
+    error = (output.double() - bench.reference(Contract()).expected).abs()
+    if not error.numel() or not bool(error.isfinite().all()):
+        return None
+    return Twin(float(error.max()), float(error.square().mean().sqrt()))

@@ -1,0 +1,124 @@
+"""What a tolerance is worth for one op and dtype: plain counts, as a line of a table and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gonogo.evaluate.score import Score
+from gonogo.evaluate.table import Share, Table
+
+PROBES = ("zeros", "constant", "mean", "input")
+"""Plainly wrong: all 0, all 1, the mean of the expected output everywhere, the first input as it is."""
+ROUNDED = "rounded"
+"""The exact result, rounded correctly."""
+BINS = ("identical", "sub-rounding", "manifest")
+"""Cases of faulty kernels: no bit differs from the control's; it differs by what two roundings may; by more."""
+
+
+@dataclass
+class Probe:
+    """How a stand-in for a kernel fared."""
+
+    name: str
+    cases: int = 0
+    """Where gonogo says no-go; all, for the exact result rounded correctly."""
+    passed: int = 0
+
+
+@dataclass
+class Audit:
+    """What a tolerance is worth for one op and dtype."""
+
+    op: str
+    dtype: str
+    tolerance: str
+    probes: dict[str, Probe]
+    probed: int = 0
+    """Cases that a plainly wrong probe was tried on."""
+    fooled: int = 0
+    """Among them, those where one passes."""
+    elements: int = 0
+    """Elements looked at for how tight it is: finite, and normal in the format."""
+    too_tight: int = 0
+    """Among them, those that may be off by less than half a unit in the last place."""
+    score: Score = field(default_factory=lambda: Score("", "", ""))
+    counted_in: Literal["records", "live", "nothing"] = "nothing"
+    limit: float | None = None
+    """gonogo's, for kernels that accumulate in float32."""
+    limit_from: str = ""
+    silent: bool = False
+    """Whether the policy says nothing of the op and dtype."""
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether something plainly wrong passes."""
+        return self.fooled > 0
+
+    @property
+    def tight(self) -> bool:
+        """Whether it asks for more than rounding the exact result gives."""
+        rounded = self.probes[ROUNDED]
+        return rounded.passed < rounded.cases or self.too_tight > 0
+
+    @property
+    def bins(self) -> dict[str, Share]:
+        """Faults caught, by how much they change: no bit, less than rounding may, more."""
+        score = self.score
+        shares = (
+            Share(score.caught_all - score.caught_differing, score.all - score.differing),
+            Share(score.caught_differing - score.caught_manifest, score.differing - score.manifest),
+            Share(score.caught_manifest, score.manifest),
+        )
+        return dict(zip(BINS, shares, strict=True))
+
+    @property
+    def finding(self) -> str:
+        """In a few words."""
+        if self.silent:
+            return "says nothing"
+        words = [f"vacuous {self.fooled}/{self.probed}"] if self.vacuous else []
+        words += ["too tight"] if self.tight else []
+        words += ["fails correct kernels"] if self.score.false_positives else []
+        return ", ".join(words) or "no finding"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For --json."""
+        counts = self.score.to_dict()
+        return {
+            "op": self.op, "dtype": self.dtype, "tolerance": self.tolerance, "says_nothing": self.silent,
+            "vacuous": self.vacuous, "too_tight": self.tight,
+            "probed_cases": self.probed, "vacuous_cases": self.fooled,
+            "probes": {name: {"cases": one.cases, "passed": one.passed} for name, one in self.probes.items()},
+            "elements": self.elements, "elements_below_half_ulp": self.too_tight, "counted_in": self.counted_in,
+            **{name: counts[name] for name in counts if name not in ("name", "gauge", "rule", "suspects")},
+            "bins": {name: {"caught": share.part, "faults": share.whole} for name, share in self.bins.items()},
+            "gonogo_limit": self.limit, "gonogo_limit_from": self.limit_from,
+        }  # fmt: skip
+
+
+def make_table(audits: Sequence[Audit], told: str) -> Table:
+    """One line per op and dtype."""
+    columns = (
+        "op", "dtype", "finding", *(f"{name} passes" for name in PROBES), "below ½ ULP", "controls that fail",
+        "at most (95 %)", *(f"{name} faults caught" for name in BINS), "gonogo's limit",
+    )  # fmt: skip
+    lines = []
+    for one in audits:
+        score = one.score
+        upper = score.to_dict()["fp_upper95"] if score.control_cases else None
+        lines.append((
+            one.op, one.dtype, one.finding,
+            *(_tell_probe(one.probes[name]) for name in PROBES),
+            f"{100 * one.too_tight / one.elements:.1f} %" if one.elements else None,
+            Share(score.false_positives, score.control_cases, 2),
+            None if upper is None else f"{100 * upper:.2f} %",
+            *one.bins.values(),
+            "none" if one.limit is None else f"{one.limit:.3g} bound",
+        ))  # fmt: skip
+    return Table(f"Tolerance {audits[0].tolerance}", columns, lines, told)
+
+
+def _tell_probe(probe: Probe) -> str | None:
+    return f"{probe.passed}/{probe.cases}" if probe.cases else None

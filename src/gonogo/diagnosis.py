@@ -1,0 +1,132 @@
+"""A verification that failed → the same, with its worst element, smallest failing case, pattern and contract.
+
+Cases are run by whoever ran the first ones: in this process, or isolated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from gonogo.cases import Case, parse_case
+from gonogo.errors import ReferenceFailed
+from gonogo.explain import ENOUGH, Trial, guess_pattern
+from gonogo.ops import Op
+from gonogo.own_op import CANDIDATE, WEAKER
+from gonogo.schema import Contract
+from gonogo.shipped import FoundLimit
+from gonogo.verdicts import CaseVerdict, Row, Verification, judge_row, list_worst
+
+MAX_SHRINKS = 60
+MAX_WEAKER = 12
+"""Failing cases that a weaker contract is tried on."""
+LOOKED_AT = 64
+"""Elements of a failing case from which its pattern is guessed."""
+OF_PRECISION = ("reading", "non-finite", "not-repeatable")
+"""Reasons that a weaker contract can explain."""
+
+Planned = tuple[Case, str]
+"""A case and the strategy its shape is from."""
+
+
+class Runner(Protocol):
+    """Runs kernels of an op on cases, somewhere."""
+
+    @property
+    def op(self) -> Op:
+        """Whose axes the cases are in."""
+
+    def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
+        """Rows of each case, kernel by kernel; with `worst`, each has so many of its worst elements."""
+
+
+def explain_failure(
+    verification: Verification, runner: Runner, found: FoundLimit, contract: Contract
+) -> Verification:
+    """Say all there is to say of the failing cases."""
+    failed = list_worst(verification.failed)
+    if not failed:
+        return verification
+    elements = {one.case: _find_elements(runner, one) for one in failed[:ENOUGH]}
+    smallest = _shrink(runner, found, failed[0])
+    trials = [_make_trial(one, runner.op, elements.get(one.case, [])) for one in verification.verdicts]
+    return replace(
+        verification,
+        worst=next(iter(elements[failed[0].case]), None),
+        smallest=smallest.id,
+        pattern=guess_pattern(trials, runner.op.main),
+        holds_under=_find_weaker(runner, failed, contract),
+    )
+
+
+def _find_elements(runner: Runner, one: CaseVerdict) -> list[Row]:
+    if one.verdict.reason == "timed-out":
+        return []  # it would again
+    ((row,),) = runner.run([(parse_case(one.case, runner.op), "replay")], [CANDIDATE], worst=LOOKED_AT)
+    elements: list[Row] = row.get("worst", [])
+    return elements
+
+
+def _shrink(runner: Runner, found: FoundLimit, worst: CaseVerdict) -> Case:
+    """Smaller and smaller sizes, axis by axis, as long as the case still fails."""
+    case = parse_case(worst.case, runner.op)
+    if worst.verdict.reason == "timed-out":  # every try would cost another time-out
+        return case
+    tries, improved = 0, True
+    while improved:
+        improved = False
+        for axis in range(len(case.sizes)):
+            for size in sorted({1, 2, 3, case.sizes[axis] // 2, case.sizes[axis] - 1}):
+                if not 1 <= size < case.sizes[axis]:
+                    continue
+                if tries == MAX_SHRINKS:
+                    return case
+                tries += 1
+                smaller = replace(case, sizes=(*case.sizes[:axis], size, *case.sizes[axis + 1 :]))
+                try:
+                    ((row,),) = runner.run([(smaller, "shrunk")], [CANDIDATE])
+                except ReferenceFailed:  # the op has no such sizes: a filter wider than its input, say
+                    continue
+                if row["outcome"] == "timed-out":
+                    return case
+                if judge_row(row, runner.op, found).verdict.decision == "no-go":
+                    case, improved = smaller, True
+                    break
+    return case
+
+
+def _make_trial(one: CaseVerdict, op: Op, elements: Sequence[Row]) -> Trial:
+    at = one.record.get("bound_at")
+    reading = one.verdict.reading
+    return Trial(
+        one.sizes, one.record["layout"], one.record["distribution"], one.verdict.decision == "no-go",
+        math.inf if reading is None else reading, tuple(int(i) for i in at.split(",")) if at else None,
+        tuple(one.sizes[axis] for axis in op.output.split()), _find_ratios(elements),
+    )  # fmt: skip
+
+
+def _find_ratios(elements: Sequence[Row]) -> tuple[float, float] | None:
+    """Least and largest of actual / expected."""
+    ratios = [one["actual"] / one["expected"] for one in elements if one["bound"] > 0 and one["expected"]]
+    return (min(ratios), max(ratios)) if ratios and all(map(math.isfinite, ratios)) else None
+
+
+def _find_weaker(runner: Runner, failed: Sequence[CaseVerdict], declared: Contract) -> str | None:
+    """A contract other than the declared one that every failing case is within, by the deterministic bound."""
+    if any(one.verdict.reason not in OF_PRECISION for one in failed):
+        return None
+    cases = [parse_case(one.case, runner.op) for one in failed[:MAX_WEAKER]]
+
+    def holds(kernel: str) -> Callable[[Case], bool]:
+        def test(case: Case) -> bool:
+            ((row,),) = runner.run([(case, "replay")], [kernel])
+            return row["outcome"] == "ok" and float(row["deterministic"]) <= 1.0
+
+        return test
+
+    for kernel, contract in WEAKER.items():
+        if contract != declared and all(map(holds(kernel), cases)):
+            return contract.describe()
+    return None

@@ -1,0 +1,89 @@
+"""A file and an op → the function in it to check, found without running the file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gonogo.errors import InputError, suggest
+
+
+@dataclass(frozen=True)
+class KernelFile:
+    """A function in a file, found without running the file."""
+
+    path: Path
+    function: str
+    uses_triton: bool
+
+
+def find_kernel(target: str, op: str) -> KernelFile:
+    """`FILE` or `FILE:FUNC` → the function. By default the only public one, or the one named like the op."""
+    path, function = Path(target), ""
+    if not path.exists() and ":" in target:
+        before, _, function = target.rpartition(":")
+        path = Path(before)
+    try:
+        tree = ast.parse(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (SyntaxError, ValueError) as error:
+        where = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise InputError(f"{path}{where} is no Python: {error.args[0]}") from None
+    if function:
+        _check_function(tree, path, function)
+    else:
+        function = _choose_function(tree, path, op)
+    return KernelFile(path.resolve(), function, _imports_triton(tree))
+
+
+def _check_function(tree: ast.Module, path: Path, function: str) -> None:
+    known = list(_list_names(tree))
+    if function not in known:
+        public = _list_public(tree)
+        near = suggest(function, known)
+        there = f" Its functions: {', '.join(public)}" if public and not near else ""
+        raise InputError(f"{path} has no function {function!r}{near or '.'}{there}")
+
+
+def _choose_function(tree: ast.Module, path: Path, op: str) -> str:
+    public = _list_public(tree)
+    if op in public or len(public) == 1:
+        return op if op in public else public[0]
+    if not public:
+        raise InputError(f"{path} defines no public function. Name one of another kind: {path}:FUNC")
+    raise InputError(
+        f"{path} has {len(public)} functions, none of them named {op}: {', '.join(public)}. "
+        f"Name one: {path}:{public[0]}"
+    )
+
+
+def _list_public(tree: ast.Module) -> list[str]:
+    """Functions that can be called: those under a jit decorator are launched by others."""
+    return [
+        node.name for node in tree.body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        and not any(ast.unparse(one).partition("(")[0].endswith(("jit", "autotune", "heuristics"))
+                    for one in node.decorator_list)
+    ]  # fmt: skip
+
+
+def _list_names(tree: ast.Module) -> Iterator[str]:
+    """All that the file may bind at its top level."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+
+
+def _imports_triton(tree: ast.Module) -> bool:
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level]
+    return any(name.partition(".")[0] == "triton" for name in names)

@@ -1,0 +1,177 @@
+"""Functions at hand → an op: a user's own, and any op with a kernel to judge and controls to judge it by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from gonogo.choices import CONTRACTS
+from gonogo.errors import InputError, suggest
+from gonogo.ops import Input, Kernel, get_op
+from gonogo.ops import Op as PlainOp
+from gonogo.schema import Contract
+
+if TYPE_CHECKING:
+    import torch
+
+CANDIDATE = "candidate"
+WEAKER = {
+    f"{CANDIDATE}_{word}": CONTRACTS[word] for word in ("atomics", "fast-math", "tf32", "float16", "bfloat16")
+}
+"""The candidate under contracts that it did not declare, by the name of the kernel; the stricter first."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnOp(PlainOp):
+    """An op whose functions are at hand instead of in a folder."""
+
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """`reference`, and kernels by name."""
+
+    def load_reference(self) -> Callable[..., Any]:
+        """As given, or the folder's."""
+        return self.functions["reference"] if "reference" in self.functions else get_op(self.name).load_reference()
+
+    def load_kernel(self, name: str) -> Callable[..., Any]:
+        """As given, or the folder's."""
+        return self.functions[name] if name in self.functions else get_op(self.name).load_kernel(name)
+
+
+def Op(  # noqa: N802  reads as what it makes
+    name: str,
+    *,
+    inputs: Mapping[str, str],
+    output: str,
+    sizes: Mapping[str, Sequence[int]],
+    reference: Callable[..., Any],
+    main: str | None = None,
+    reduced: Sequence[str] = (),
+) -> OwnOp:
+    """An op of your own: named axes, candidate sizes, and a reference in torch ops that can run in float64.
+
+    `main` is the axis whose size matters most, by default the last of the first input. `reduced` are the axes
+    that are summed over.
+    """
+    if not re.fullmatch(r"\w+", name):
+        raise InputError(f"op name {name!r}: letters, digits and _ only, for it is part of every case id")
+    first = next(iter(inputs.values()), "").split()
+    if not first:
+        raise InputError(f"op {name}: its first input needs axes, as in inputs={{'x': 'rows cols'}}")
+    if not callable(reference):
+        raise InputError(f"op {name}: reference is {type(reference).__name__}, not a function of its inputs")
+    reduced = (reduced,) if isinstance(reduced, str) else tuple(reduced)
+    main = main or first[-1]
+    _check_axes(name, inputs, output, sizes, (main, *reduced))
+    return OwnOp(
+        name=name,
+        inputs=tuple(Input(given, axes) for given, axes in inputs.items()),
+        output=output,
+        sizes={axis: tuple(choices) for axis, choices in sizes.items()},
+        kernels=(Kernel(f"{name}_torch", "torch"),),
+        main=main,
+        reduced=reduced,
+        functions={"reference": reference, f"{name}_torch": reference},
+    )
+
+
+def _check_axes(
+    name: str, inputs: Mapping[str, str], output: str, sizes: Mapping[str, Sequence[int]], named: Sequence[str]
+) -> None:
+    used = dict.fromkeys(" ".join([*inputs.values(), output]).split())
+    for axis in used:
+        if axis not in sizes:
+            near = suggest(axis, [known for known in sizes if known not in used])
+            remedy = near or f". Give some, as in sizes={{{axis!r}: (1, 7, 128)}}"
+            raise InputError(f"op {name}: no sizes for axis {axis!r}{remedy}")
+    for axis in sizes:
+        if axis not in used:
+            near = suggest(axis, list(used))
+            raise InputError(f"op {name}: sizes for axis {axis!r}, which no input or output has{near}")
+        choices = sizes[axis]
+        if isinstance(choices, int | str) or not all(type(size) is int for size in choices):
+            raise InputError(f"op {name}: sizes of axis {axis!r} are {choices!r}; give whole numbers: (1, 7, 128)")
+    for axis in named:
+        if axis not in used:
+            near = suggest(axis, list(used)) or f"; it has {', '.join(used)}"
+            raise InputError(f"op {name}: main or reduced names axis {axis!r}, which no input or output has{near}")
+
+
+def add_candidate(
+    op: PlainOp, kernel: Callable[..., Any], contract: Contract, controls: Sequence[Callable[..., Any]] = ()
+) -> OwnOp:
+    """The op with a kernel to be judged, also under weaker contracts, and controls to make its limit from."""
+    control = find_control(op)
+    functions = dict(op.functions) if isinstance(op, OwnOp) else {}
+    candidates = {CANDIDATE: contract} | WEAKER
+    functions |= dict.fromkeys(candidates, kernel)
+    kernels = [
+        Kernel(name, "torch", "faulty", contract=promised, calibrate_against=control.name)
+        for name, promised in candidates.items()
+    ]
+    if isinstance(op, OwnOp):
+        # Its first kernel is its reference in the dtype of the inputs: no contract says what that promises.
+        kernels.append(Kernel(_name_reference(op), "torch", contract=Contract(accumulate=contract.accumulate)))
+        functions[_name_reference(op)] = compute_in(contract.accumulate, op)
+    for name, given in name_controls(controls).items():
+        kernels.append(Kernel(name, "torch", contract=contract))
+        functions[name] = given
+    values = {item.name: getattr(op, item.name) for item in fields(PlainOp)}
+    return OwnOp(**values | {"kernels": (*op.kernels, *kernels)}, functions=functions)
+
+
+def name_controls(controls: Sequence[Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """Controls by a name each, in order."""
+    named: dict[str, Callable[..., Any]] = {}
+    for control in controls:
+        if not callable(control):
+            raise InputError(f"controls: {control!r} is no function of the op's inputs")
+        plain, count = f"control:{name_function(control)}", 1
+        name = plain
+        while name in named:
+            count += 1
+            name = f"{plain}_{count}"
+        named[name] = control
+    return named
+
+
+def name_function(function: Callable[..., Any]) -> str:
+    """What a message calls a function."""
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return name
+
+
+def find_control(op: PlainOp) -> Kernel:
+    """The control that others are compared with: the framework's own op where there is one."""
+    controls = [kernel for kernel in op.kernels if kernel.role == "control"]
+    own = [kernel for kernel in controls if kernel.name == f"{op.name}_torch"]
+    torch = [kernel for kernel in controls if kernel.framework == "torch"]
+    if not controls:
+        raise InputError(f"op {op.name} has no control to compare with: give it a kernel of that role")
+    return (own or torch or controls)[0]
+
+
+def find_recorded_control(op: OwnOp) -> str:
+    """The control that is recorded beside a candidate: the op's own, or its reference in the accumulate format."""
+    names = [kernel.name for kernel in op.kernels]
+    return _name_reference(op) if _name_reference(op) in names else find_control(op).name
+
+
+def _name_reference(op: PlainOp) -> str:
+    return f"{op.name}_reference"
+
+
+def compute_in(accumulate: str, op: PlainOp) -> Callable[..., Any]:
+    """A kernel that takes its inputs to a format, calls the reference and rounds once."""
+    reference = op.load_reference()
+    valued = next(place for place, given in enumerate(op.inputs) if given.kind == "values")
+
+    def compute(*inputs: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        format_ = getattr(torch, accumulate)
+        output: torch.Tensor = reference(*(x.to(format_) if x.is_floating_point() else x for x in inputs))
+        return output.to(inputs[valued].dtype)
+
+    return compute

@@ -1,0 +1,115 @@
+"""Rows of a process → a run directory that any number of processes add to, each whole or not at all.
+
+A row is known by its case, kernel and contract. What a directory holds already is not added again, so that the same
+cases measured twice count once: the first measurement stays. A campaign's directory is refused: its rows are
+numbered by its plan. While rows are added the directory is locked, by the operating system: a killed process leaves
+no lock behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gonogo.errors import InputError
+from gonogo.records.run_directory import (
+    RUN_FILE,
+    Row,
+    list_parts,
+    read_description,
+    read_run,
+    write_atomically,
+    write_part,
+)
+from gonogo.records.schema import SCHEMA_VERSION
+
+MACHINE = ("device", "gpu", "processor")
+"""Facts of an environment that all rows of a run share."""
+KEY = ("case", "kernel", "contract")
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of rows that were to be added."""
+
+    folder: Path
+    added: int
+    known: int
+    """Rows that the directory had already, and kept."""
+
+    def __str__(self) -> str:
+        known = f"; {self.known:,} were there already, and stay as they were" if self.known else ""
+        return f"{self.added:,} row{'' if self.added == 1 else 's'} added to {self.folder}{known}"
+
+
+def check_appendable(folder: Path, environment: dict[str, Any]) -> None:
+    """Refuse a folder that rows of this machine cannot be added to, before anything is measured."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: name a run directory to record to, or a new one")
+    # Listed before run.json is looked for: another process may be writing it, which does so before anything else.
+    entries = [entry.name for entry in folder.iterdir()] if folder.exists() else []
+    if not (folder / RUN_FILE).exists():
+        if any(name != f"{RUN_FILE}.partial" for name in entries):
+            raise InputError(f"{folder} is no run directory: it has no {RUN_FILE}. Record to a new one")
+        return
+    description = read_description(folder)
+    if "plan" in description:
+        raise InputError(f"{folder} holds a campaign of gonogo run: record to a directory of its own")
+    recorded = description.get("environment", {})
+    for fact in MACHINE:
+        if recorded.get(fact) != environment.get(fact):
+            raise InputError(
+                f"{folder} was recorded on {fact} {recorded.get(fact)}, this is {environment.get(fact)}: record to "
+                "another directory. gonogo calibrate takes several"
+            )
+
+
+def append_rows(folder: Path, environment: dict[str, Any], rows: Sequence[Row]) -> Appended:
+    """Add rows as one part; make the directory where there is none."""
+    check_appendable(folder, environment)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            check_appendable(folder, environment)  # another process may have come first
+            _describe(folder, environment)
+            table = read_run(folder, ["number", *KEY])
+            known = set(zip(*(table[name].to_pylist() for name in KEY), strict=True))
+            fresh = {tuple(row[name] for name in KEY): row for row in reversed(rows)}
+            added = [row for key, row in reversed(fresh.items()) if key not in known]
+            if added:
+                first = 1 + max(table["number"].to_pylist(), default=-1)
+                place = {case: first + at for at, case in enumerate(dict.fromkeys(row["case"] for row in added))}
+                numbered = [row | {"number": place[row["case"]]} for row in added]
+                write_part(folder / f"part-{len(list_parts(folder)):05d}.parquet", numbered)
+    except OSError as error:
+        raise InputError(f"cannot record to {folder}: {error.strerror}") from None
+    return Appended(folder, len(added), len(rows) - len(added))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _describe(folder: Path, environment: dict[str, Any]) -> None:
+    """Write run.json, or add to it an environment with other versions or switches."""
+    if (folder / RUN_FILE).exists():
+        description = read_description(folder)
+        known = [description["environment"], *description.get("appended", [])]
+        if environment in known:
+            return
+        description["appended"] = [*description.get("appended", []), environment]
+    else:
+        description = {"schema": SCHEMA_VERSION, "environment": environment}
+    write_atomically(folder / RUN_FILE, json.dumps(description, indent=1, sort_keys=True).encode() + b"\n")

@@ -1,0 +1,162 @@
+"""Rows of a kernel and the limit they are held against → verdicts, and what they say to people."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from gonogo.judge import Verdict, judge
+from gonogo.ops import Op
+from gonogo.shipped import FoundLimit
+
+if TYPE_CHECKING:
+    from gonogo.records import Appended
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CaseVerdict:
+    """What a kernel did on one case."""
+
+    case: str
+    sizes: dict[str, int]
+    verdict: Verdict
+    record: Row = field(repr=False)
+
+    @property
+    def badness(self) -> float:
+        """For sorting: a case without a reading is worse than any with one."""
+        reading = self.verdict.reading
+        return math.inf if self.verdict.reason != "reading" or reading is None else reading
+
+    @property
+    def described(self) -> str:
+        """Shape, dtype, values and layout in words."""
+        sizes = ", ".join(f"{axis} {size}" for axis, size in self.sizes.items())
+        row = self.record
+        return f"{sizes}; {row['dtype']}; {row['distribution']} values; {row['layout']}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        facts = {name: self.record[name] for name in ("dtype", "distribution", "layout")}
+        judged = asdict(self.verdict) | {"message": self.verdict.message}
+        return {"case": self.case, "sizes": self.sizes} | facts | judged
+
+
+def judge_measured(row: Row, found: FoundLimit) -> Verdict:
+    """The verdict on an outcome, its detail, and readings by gauge."""
+    verdict = judge(
+        row["outcome"], row.get(found.gauge), found.value, gauge=found.gauge, limit_from=found.told,
+        deterministic=row.get("deterministic") if found.gauge == "bound" else None,
+    )  # fmt: skip
+    if verdict.reason != "reading" and row.get("detail"):
+        verdict = replace(verdict, outcome=f"{verdict.outcome}: {row['detail']}")
+    return verdict
+
+
+def judge_row(row: Row, op: Op, found: FoundLimit) -> CaseVerdict:
+    """The verdict on one row of a run; `op` is the one whose axes its shape is in."""
+    sizes = dict(zip(op.axes, map(int, row["shape"].split("x")), strict=True))
+    return CaseVerdict(row["case"], sizes, judge_measured(row, found), row)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All verdicts on a kernel, and what they have in common."""
+
+    op: str
+    contract: str
+    limit_from: str
+    verdicts: tuple[CaseVerdict, ...]
+    smallest: str | None = None
+    """Id of the smallest failing case found."""
+    worst: dict[str, Any] | None = None
+    """The worst element of the worst failing case."""
+    pattern: str | None = None
+    holds_under: str | None = None
+    """A weaker contract that every case is within, where there is one."""
+    replay: str | None = None
+    """The call or command that runs the smallest failing case again."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of the op, beside the verdicts."""
+    recorded: Appended | None = None
+    """What was added to a run directory."""
+
+    @property
+    def failed(self) -> tuple[CaseVerdict, ...]:
+        """Cases that are no-go."""
+        return tuple(one for one in self.verdicts if one.verdict.decision == "no-go")
+
+    @property
+    def suspect(self) -> tuple[CaseVerdict, ...]:
+        """Cases above the limit that the deterministic bound still explains."""
+        return tuple(one for one in self.verdicts if one.verdict.decision == "suspect")
+
+    @property
+    def decision(self) -> str:
+        """No-go if any case is; else suspect if any is."""
+        return "no-go" if self.failed else "suspect" if self.suspect else "go"
+
+    @property
+    def worst_case(self) -> CaseVerdict | None:
+        """The failed case that is furthest off."""
+        return max(self.failed, key=lambda one: one.badness, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "schema": 1, "op": self.op, "decision": self.decision, "contract": self.contract,
+            "limit_from": self.limit_from, "cases": len(self.verdicts), "failed": len(self.failed),
+            "suspect": len(self.suspect), "smallest": self.smallest, "worst": self.worst, "pattern": self.pattern,
+            "holds_under": self.holds_under, "replay": self.replay, "notes": list(self.notes),
+            "recorded": str(self.recorded) if self.recorded else None,
+            "verdicts": [one.to_dict() for one in self.verdicts],
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        head = (
+            f"{self.op}: {self.decision}, {len(self.failed)} of {len(self.verdicts)} cases failed"
+            + (f", {len(self.suspect)} suspect" if self.suspect else "")
+            + f" (contract {self.contract}; limit: {self.limit_from})"
+        )
+        return "\n".join([head, *tell_failure(self)])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def tell_failure(found: Verification) -> list[str]:
+    """What a user needs to find the fault, in lines; of a verification that is go, its notes."""
+    worst = found.worst_case
+    lines: list[tuple[str, str]] = []
+    if worst is not None:
+        lines += [("worst case", f"{worst.case}: {worst.verdict.message}"), ("", worst.described)]
+        if found.worst:
+            lines.append(("element", tell_element(found.worst)))
+        lines += [
+            ("smallest", found.smallest or ""),
+            ("replay", found.replay or ""),
+            ("pattern", found.pattern or ""),
+        ]
+        if found.holds_under:
+            told = f"within a {found.holds_under} contract; the one declared is {found.contract}"
+            lines.append(("contract", told))
+    lines += [("note", note) for note in found.notes] + [("recorded", str(found.recorded or ""))]
+    return [f"  {name:<11} {told}" for name, told in lines if told]
+
+
+def tell_element(element: dict[str, Any]) -> str:
+    """One element of an output."""
+    return (
+        f"{tuple(element['index'])}: expected {element['expected']!r}, actual {element['actual']!r}, "
+        f"{element['ulp']} ULPs apart"
+    )
+
+
+def list_worst(failed: Sequence[CaseVerdict]) -> list[CaseVerdict]:
+    """Failed cases, those furthest off first."""
+    return sorted(failed, key=lambda one: -one.badness)
