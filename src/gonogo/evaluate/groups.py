@@ -36,7 +36,7 @@ MANIFEST = 2.0
 """Signal from which a fault is beyond rounding.
 
 The difference of two outputs carries the rounding of both: two correct kernels may differ by two units. Of pairs of
-controls in the committed records 6 in 100 differ by one unit or more, 3 in 1,000 by two.
+controls in the committed records 6 in 100 differ by one unit or more, 1 in 1,000 by two.
 """
 
 
