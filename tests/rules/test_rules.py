@@ -114,7 +114,7 @@ def test_minus_zero_is_zero() -> None:
 
 @pytest.mark.parametrize("name", ["paper", "max-margin", "pooled"])
 def test_a_limit_beyond_all_numbers_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"^rule {name} gives the limit inf for a largest reading of 1.7e\\+308$"):
+    with pytest.raises(InputError, match=f"^rule {name} gives the limit inf for a reading of 1.7e\\+308$"):
         rule(name).limit(np.full(4, 1.7e308))
 
 

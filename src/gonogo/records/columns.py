@@ -109,10 +109,12 @@ def load_columns(paths: Sequence[Path], *, wanted: Collection[str] = EVERYTHING)
     for number, end in reversed(list(enumerate(ends))):
         columns.run[:end] = number
     # Arrow's own threads take a third longer over as many small files.
+    numbers: dict[str, dict[str, int]] = {name: {} for name in TEXT}
     with ThreadPoolExecutor(pa.cpu_count()) as pool:
         for filled in pool.map(lambda given: _fill_part(columns, *given), parts):
             for place, names in filled:
-                _rename(columns, place, names)
+                _rename(columns.codes, numbers, place, names)
+    columns.names = {name: list(known) for name, known in numbers.items()}
     for name, codes in columns.codes.items():
         if len(columns.names[name]) <= np.iinfo(np.int8).max:
             columns.codes[name] = codes.astype(np.int8)
@@ -162,7 +164,6 @@ def _read_batches(path: Path, names: list[str], metadata: pq.FileMetaData) -> It
 def _allocate(columns: Columns, rows: int, wanted: Collection[str]) -> None:
     """Make room for all rows: gluing batches together would take their memory twice."""
     policies = ("current", *(policy.name for policy in load_policies())) if "exceeds" in wanted else ()
-    columns.names = {name: [] for name in TEXT}
     columns.codes = {name: np.empty(rows, np.int16) for name in TEXT}
     columns.run = np.empty(rows, np.int16)
     columns.readings = {name: np.empty(rows, np.float32) for name in READINGS if name in wanted}
@@ -223,13 +224,13 @@ def _encode(array: pa.Array, codes: Codes) -> list[str]:
     return names
 
 
-def _rename(columns: Columns, place: slice, names: dict[str, list[str]]) -> None:
+def _rename(
+    codes: dict[str, Codes], numbers: dict[str, dict[str, int]], place: slice, names: dict[str, list[str]]
+) -> None:
     """From a batch's own codes to those of all: names are numbered in the order of rows, not of reading."""
     for column, here in names.items():
-        known = columns.names[column]
-        known.extend(name for name in here if name not in known)
-        to_all = [known.index(name) for name in here]
+        known = numbers[column]
+        to_all = [known.setdefault(name, len(known)) for name in here]
         if to_all != list(range(len(here))):
             table = np.array([*to_all, -1], np.int16)  # −1, none, takes the last
-            codes = columns.codes[column]
-            codes[place] = table[codes[place]]
+            codes[column][place] = table[codes[column][place]]

@@ -1,4 +1,4 @@
-"""What a rule is: a name, its parameters, how many readings it needs, and how it finds a limit in them."""
+"""What a rule is: a name, its parameters, how many readings it needs, and which of them it makes a limit of."""
 
 from __future__ import annotations
 
@@ -24,24 +24,33 @@ class Rule:
     """Fewest readings with which the rule keeps its promise."""
     pooled: bool
     """Whether it takes the readings of all controls of a group together, rather than of one control at a time."""
-    find_limit: Callable[[NDArray[np.float64]], float]
-    """Ascending readings, `needs` of them or more → limit."""
+    find_rank: Callable[[int], int]
+    """How many readings, `needs` of them or more → which one counts, 0 for the smallest."""
+    settle: Callable[[float], float] = float
+    """The reading that counts → limit."""
 
     def limit(self, readings: NDArray[np.float64]) -> float:
         """The limit these readings give, in whatever order they come: a finite number ≥ 0."""
-        ordered = np.sort(np.asarray(readings, dtype=np.float64).ravel()) + 0.0  # minus zero is zero
-        refused = ~(np.isfinite(ordered) & (ordered >= 0.0))
-        if refused.any():
+        values = np.asarray(readings, dtype=np.float64).ravel()
+        refused = values[~(np.isfinite(values) & (values >= 0.0))]
+        if refused.size:
             raise InputError(
-                f"rule {self.name}: {int(refused.sum()):,} of {ordered.size:,} readings are negative or not "
-                f"finite, such as {float(ordered[refused][0])}. Leave out cases whose outcome is not ok"
+                f"rule {self.name}: {refused.size:,} of {values.size:,} readings are negative or not "
+                f"finite, such as {float(np.sort(refused)[0])}. Leave out cases whose outcome is not ok"
             )
-        if ordered.size < self.needs:
-            raise TooFewCases(self.name, ordered.size, self.needs, rate=self.parameters.get("rate"))
-        limit = float(self.find_limit(ordered))
+        if values.size < self.needs:
+            raise TooFewCases(self.name, values.size, self.needs, rate=self.parameters.get("rate"))
+        reading = _pick(values, self.find_rank(values.size)) if values.size else 0.0
+        limit = self.settle(reading)
         if not math.isfinite(limit):
-            raise InputError(f"rule {self.name} gives the limit {limit} for a largest reading of {ordered[-1]:g}")
+            raise InputError(f"rule {self.name} gives the limit {limit} for a reading of {reading:g}")
         return limit
+
+
+def _pick(values: NDArray[np.float64], rank: int) -> float:
+    """The value at a rank, without sorting the others; minus zero is zero."""
+    picked = values.max() if rank == values.size - 1 else np.partition(values, rank)[rank]
+    return float(picked) + 0.0
 
 
 def check_parameter(rule: str, name: str, value: float, *, above: float, below: float = math.inf) -> float:

@@ -2,9 +2,6 @@
 
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gonogo.rules._rule import Rule, check_parameter
 
 
@@ -17,11 +14,11 @@ def rule(*, rate: float = 1e-2) -> Rule:
     # The rate as it is written, 1/100 for 0.01: in floating point (n + 1)(1 − rate) ends above whole numbers.
     exact = Fraction(repr(rate))
 
-    def find_limit(readings: NDArray[np.float64]) -> float:
-        return float(readings[_ceil((len(readings) + 1) * (1 - exact)) - 1])
+    def find_rank(count: int) -> int:
+        return _ceil((count + 1) * (1 - exact)) - 1
 
-    # The rank is at most n where 1 ≤ (n + 1)·rate.
-    return Rule("conformal", {"rate": rate}, needs=_ceil(1 / exact) - 1, pooled=True, find_limit=find_limit)
+    # It is below n where 1 ≤ (n + 1)·rate.
+    return Rule("conformal", {"rate": rate}, needs=_ceil(1 / exact) - 1, pooled=True, find_rank=find_rank)
 
 
 def _ceil(value: Fraction) -> int:

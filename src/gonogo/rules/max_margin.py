@@ -11,5 +11,6 @@ def rule(*, factor: float = 1.2) -> Rule:
         {"factor": factor},
         needs=1,
         pooled=False,
-        find_limit=lambda readings: factor * float(readings[-1]),
+        find_rank=lambda count: count - 1,
+        settle=lambda largest: factor * largest,
     )

@@ -14,5 +14,6 @@ def rule(*, percentile: float = 95.0, factor: float = 1.5) -> Rule:
         {"percentile": float(percentile), "factor": factor},
         needs=1,
         pooled=False,
-        find_limit=lambda readings: factor * float(readings[round(percentile / 100.0 * (len(readings) - 1))]),
+        find_rank=lambda count: round(percentile / 100.0 * (count - 1)),
+        settle=lambda reading: factor * reading,
     )

@@ -18,5 +18,6 @@ def rule(*, floor: float = 2.0, margin: float = 3.0) -> Rule:
         {"floor": floor, "margin": margin},
         needs=1,
         pooled=True,
-        find_limit=lambda readings: max(floor, margin * float(readings[-1])),
+        find_rank=lambda count: count - 1,
+        settle=lambda largest: max(floor, margin * largest),
     )

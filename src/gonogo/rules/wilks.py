@@ -19,5 +19,5 @@ def rule(*, rate: float = 1e-2, confidence: float = 0.95) -> Rule:
         {"rate": rate, "confidence": confidence},
         needs=math.ceil(exact * (1.0 - 1e-12)),  # a whole number stays itself when rounding left it just above
         pooled=True,
-        find_limit=lambda readings: float(readings[-1]),
+        find_rank=lambda count: count - 1,
     )
