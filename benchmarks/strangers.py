@@ -25,6 +25,7 @@ import torch
 import gonogo
 from gonogo.campaign import find_device, set_switches
 from gonogo.campaign.execute import REFUSED_BY_INTERPRETER
+from gonogo.campaign.worker import configure_torch
 from gonogo.errors import GonogoError
 from gonogo.ops import DTYPES, Kernel, find_ops, get_op
 from gonogo.verification import DEFAULT_CASES
@@ -78,6 +79,7 @@ def verify_stranger(
     if is_refused(kernel, dtype, device):
         return Finding(op, kernel.name, dtype, 0, 0, "refused")
     set_switches(device)  # before Triton decorates anything
+    configure_torch()
     control = get_op(op).kernel(str(kernel.calibrate_against))
     found = gonogo.verify(
         load_stranger(op, kernel), op, dtypes=[dtype], cases=cases, seed=seed, device=device,

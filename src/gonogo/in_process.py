@@ -18,6 +18,8 @@ class InProcess:
 
     op: OwnOp
     device: str
+    bounds_only: bool = False
+    """Whether rows are for verdicts alone, and not for a record."""
 
     def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
         """Rows of each case, of those kernels that take its dtype."""
@@ -31,7 +33,7 @@ class InProcess:
         from gonogo.campaign.execute import run_job
 
         usable = tuple(name for name in kernels if case.dtype in self.op.kernel(name).dtypes)
-        job = Job(number, case, strategy, usable, self.device, worst=worst)
+        job = Job(number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only)
         return list(run_job(job, lambda kernel: None, op=self.op))
 
 

@@ -64,7 +64,7 @@ def verify(
     set_switches(place)
     label = name or name_function(kernel)
     given = tuple(controls) if limit is None or record is not None else ()
-    runner = InProcess(add_candidate(plain, kernel, promised, given), place)
+    runner = InProcess(add_candidate(plain, kernel, promised, given), place, bounds_only=record is None)
     found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
     planned = plan_cases(plain, dtypes=dtypes, cases=cases, seed=seed, device=place, distributions=distributions)
     target = [(parse_case(only, plain), "replay")] if only else planned

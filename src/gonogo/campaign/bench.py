@@ -31,6 +31,8 @@ class Job:
     """Folder of an op that stands in for the one in the case's id."""
     worst: int = 0
     """How many of its worst elements to put into a row, beside what is recorded."""
+    bounds_only: bool = False
+    """Whether to read no more than a verdict needs: no ErrorStats, policies or other kernels to compare with."""
 
     def load_op(self) -> Op:
         """The op from its folder, by the name the case has for it."""

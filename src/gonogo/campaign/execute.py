@@ -10,7 +10,7 @@ import torch
 
 from gonogo.campaign.bench import Bench, Job, prepare
 from gonogo.campaign.call import call_twice
-from gonogo.campaign.measurement import compare_outputs, count_non_finite, measure_output
+from gonogo.campaign.measurement import compare_outputs, count_non_finite, measure_output, read_bounds
 from gonogo.campaign.outcome import explain, find_fault
 from gonogo.errors import CampaignFailed
 from gonogo.formats import get_format
@@ -59,11 +59,13 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     assert isinstance(first, torch.Tensor)
     output, reference = first.detach(), bench.reference(kernel.contract_for(bench.job.case.dtype))
     bench.outputs[kernel.name] = output
-    row |= measure_output(
-        bench.op, bench.job.case.dtype, output, reference, bench.reduced_length,
-        kernel.current.get(bench.job.case.dtype), bench.pristine, _find_twin(bench, kernel),
-    )  # fmt: skip
-    row |= _compare(bench, kernel, output)
+    row |= read_bounds(output, reference)
+    if not bench.job.bounds_only:
+        row |= measure_output(
+            bench.op, bench.job.case.dtype, output, reference, bench.reduced_length,
+            kernel.current.get(bench.job.case.dtype), bench.pristine, _find_twin(bench, kernel),
+        )  # fmt: skip
+        row |= _compare(bench, kernel, output)
     if outcome == "ok":
         mismatched = count_non_finite(output, reference, bench.job.case.dtype)
         if mismatched:

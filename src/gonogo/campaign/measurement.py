@@ -74,28 +74,28 @@ def _forgive(scale: torch.Tensor) -> torch.Tensor:
     return scale.nan_to_num(nan=math.inf, posinf=math.inf)
 
 
+def read_bounds(output: torch.Tensor, reference: Reference) -> Row:
+    """The readings a verdict is made from."""
+    output = output.to(reference.expected.device)
+    bound = gauge("bound", accumulate=reference.contract.accumulate)
+    reading = read(output, reference.expected, gauge=bound, scale=reference.scale)
+    longest = reading
+    if reference.sequential_scale is not reference.scale:
+        longest = read(output, reference.expected, gauge=bound, scale=reference.sequential_scale)
+    at = None if reading.index is None else ",".join(map(str, reading.index))
+    return {"bound": reading.worst, "bound_at": at, "bias": reading.bias, "deterministic": longest.worst}
+
+
 def measure_output(
     op: Op, dtype: str, output: torch.Tensor, reference: Reference, reduced_length: int, atol: float | None,
     inputs: list[torch.Tensor], twin: Twin | None,
 ) -> Row:  # fmt: skip
-    """ErrorStats and every reading."""
+    """ErrorStats and all readings that need no scale."""
     expected = reference.expected
     output = output.to(expected.device)
-    bound = gauge("bound", accumulate=reference.contract.accumulate)
-    reading = read(output, expected, gauge=bound, scale=reference.scale)
-    longest = reading
-    if reference.sequential_scale is not reference.scale:
-        longest = read(output, expected, gauge=bound, scale=reference.sequential_scale)
     row: Row = dict(measure(output, expected, atol=atol).to_dict())
     row |= {name: read(output, expected, gauge=name).worst for name in ("absolute", "magnitude", "ulp")}
-    row |= {
-        "bound": reading.worst,
-        "bound_at": None if reading.index is None else ",".join(map(str, reading.index)),
-        "bias": reading.bias,
-        "deterministic": longest.worst,
-        "rmse": rmse(output, expected),
-        "v_abft": _read_v_abft(op, dtype, output, reference, inputs),
-    }
+    row |= {"rmse": rmse(output, expected), "v_abft": _read_v_abft(op, dtype, output, reference, inputs)}
     policies = read_policies(output, expected, op=op.name, dtype=dtype, reduced_length=reduced_length, twin=twin)
     return row | {policy_column(name): value for name, value in policies.items()}
 
