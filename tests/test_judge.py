@@ -52,3 +52,4 @@ def test_messages() -> None:
     said = judge_record(record, 2.0, limit_from="pooled, 2,400 cases").message
     assert said == "go: reads 1.5 bound, within the limit 2 (pooled, 2,400 cases)"
     assert judge("timed-out", None, 2.0).message == "no-go: timed-out"
+    assert judge("ok", None, 2.0, gauge="ulp").message == "no-go: no reading in the gauge ulp"

@@ -23,6 +23,8 @@ from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.score import calibrate, default_methods
 from gonogo.explain import Trial, guess_pattern
 from gonogo.intervals import upper_bound
+from gonogo.limits import Limit
+from gonogo.lock import write_lock
 from gonogo.records import append_rows, load_columns, read_description, read_run
 from gonogo.rules import rule
 
@@ -149,6 +151,37 @@ def test_a_replayed_case_meets_the_limit_of_all_cases() -> None:
         f'gonogo.verify(wrong, op, only="{found.smallest}", controls=..., cases=4, seed=0, '
         "dtypes=('float16', 'bfloat16', 'float32'))"
     )
+
+
+def test_a_replay_names_what_it_is_judged_by(tmp_path: Path) -> None:
+    lock = tmp_path / "gonogo.lock"
+    write_lock(lock, [make_limit(9.0)], {})
+    given: dict[str, Any] = {"device": "cpu", "cases": 1, "dtypes": "float32", "strict": False}
+    by_lock = gonogo.verify(short_sum, "softmax", lock=lock, name="other", **given)
+    assert by_lock.replay == f'gonogo.verify(short_sum, "softmax", only="{by_lock.smallest}", lock={str(lock)!r})'
+    by_limit = gonogo.verify(short_sum, "softmax", limit=make_limit(9.0), controls=[softmax], **given)
+    assert by_limit.replay == f'gonogo.verify(short_sum, "softmax", only="{by_limit.smallest}", limit=...)'
+
+
+def make_limit(value: float, gauge: str = "bound") -> Limit:
+    return Limit("softmax", "float32", None, None, gauge, "pooled", value=value, cases=9)
+
+
+@pytest.mark.parametrize("gauge", ["absolute", "magnitude", "ulp", "bound", "deterministic"])
+def test_a_limit_at_hand_may_be_of_any_gauge(gauge: str) -> None:
+    given: dict[str, Any] = {"device": "cpu", "cases": 1, "dtypes": "float32", "strict": False}
+    x = torch.randn(1, 2, 33)
+    for value, decision in ((1e9, "go"), (-1.0, "no-go")):
+        limit = make_limit(value, gauge)
+        found = gonogo.verify(short_sum, "softmax", limit=limit, **given)
+        checked = gonogo.check(short_sum(x), "softmax", inputs={"input": x}, limit=limit)
+        assert (found.decision, checked.decision) == (decision, decision)
+        assert {found.verdicts[0].verdict.reason, checked.reason} == {"reading"}
+
+
+def test_no_cases_are_no_go() -> None:
+    with pytest.raises(InputError, match="op softmax: no case was run, and nothing is go for lack of cases"):
+        gonogo.Verification("softmax", "float32", "nothing", ())
 
 
 def raising(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -518,6 +551,18 @@ def test_the_same_cases_are_recorded_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".parquet") == ["run.json"]
 
 
+def test_what_is_recorded_beside_a_kernel_refuses_nothing(tmp_path: Path) -> None:
+    """A reference may be worse in float32 than its own bound; nobody gave it as a control."""
+    gelu = torch.nn.functional.gelu
+    op = gonogo.Op("my_gelu", inputs={"x": "n"}, output="n", sizes={"n": (64, 300)}, reference=gelu)
+    found = gonogo.verify(
+        lambda x: gelu(x.double()).to(x.dtype), op, device="cpu", dtypes="float32", record=tmp_path
+    )
+    assert found.decision == "go"
+    beside = [row for row in read_rows(tmp_path) if row["kernel"] == "my_gelu_reference"]
+    assert max(row["deterministic"] for row in beside) > 1
+
+
 def test_controls_of_own_ops_are_recorded(tmp_path: Path) -> None:
     found = gonogo.verify(
         rmsnorm, own_rmsnorm(), controls=[fast_rmsnorm, lambda x, w: rmsnorm(x, w), lambda x, w: rmsnorm(x, w)],
@@ -585,6 +630,15 @@ def test_many_processes_append_at_once(tmp_path: Path) -> None:
     assert sum(added) == 45
     assert len({row["number"] for row in rows}) == 45
     assert not list(folder.glob("*.partial"))
+
+
+def test_a_deleted_part_costs_no_other(tmp_path: Path) -> None:
+    append_some(str(tmp_path), 0)
+    first, *others = sorted(tmp_path.glob("part-*.parquet"))
+    first.unlink()
+    append_some(str(tmp_path), 10)
+    assert {row["case"] for row in read_rows(tmp_path)} == {f"c{number}" for number in range(2, 20)}
+    assert all(part.exists() for part in others)
 
 
 def test_other_versions_are_told(tmp_path: Path) -> None:

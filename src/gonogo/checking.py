@@ -36,7 +36,7 @@ def check(
 ) -> Verdict:
     """Judge one output at hand: by its op and inputs, or against an expected array where there are none.
 
-    Against `expected` alone nothing is known of the op: the reading is in ULPs, and the limit one rounding.
+    Against `expected` alone nothing is known of the op: the reading is in ULPs, and the limit is 1.
     An output of the wrong shape or dtype, or not finite where it should be, is no-go for that reason.
     """
     promised = find_contract(contract)
@@ -49,7 +49,7 @@ def check(
     plain = find_op(op)
     tensors = _take_inputs(plain, inputs)
     found = choose_limit(plain, promised, lock=lock, limit=limit)
-    return judge_measured(_measure(actual, plain, tensors, promised), found)
+    return judge_measured(_measure(actual, plain, tensors, promised, found.gauge), found)
 
 
 def _compare(actual: Any, expected: Any) -> Row:
@@ -69,10 +69,9 @@ def _compare(actual: Any, expected: Any) -> Row:
     return {"outcome": "non-finite" if math.isinf(reading) else "ok", "ulp": reading}
 
 
-def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract) -> Row:
-    """Outcome and readings of an output, as a run would record them."""
-    from gonogo.campaign.measurement import count_non_finite, make_reference
-    from gonogo.measure.gauges import gauge
+def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract, gauge: str) -> Row:
+    """Outcome and readings of an output, as a run would record them, one in `gauge` among them."""
+    from gonogo.campaign.measurement import count_non_finite, make_reference, read_bounds
     from gonogo.measure.readings import read
 
     shape, dtype = _find_shape(op, inputs), _find_dtype(op, inputs)
@@ -89,11 +88,9 @@ def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract
         raise ReferenceFailed(op.name, "the given inputs", error) from error
     output = output.detach().to(reference.expected.device)  # small references are kept in host memory
     mismatched = count_non_finite(output, reference, dtype)
-    chosen = gauge("bound", accumulate=contract.accumulate)
-    row: Row = {
-        name: read(output, reference.expected, gauge=chosen, scale=scale).worst
-        for name, scale in (("bound", reference.scale), ("deterministic", reference.sequential_scale))
-    }
+    row = read_bounds(output, reference)
+    if gauge not in row:
+        row[gauge] = read(output, reference.expected, gauge=gauge).worst
     if mismatched:
         return row | {"outcome": "non-finite", "detail": f"{mismatched} elements"}
     return row | {"outcome": "ok"}

@@ -46,10 +46,8 @@ def guess_pattern(trials: Sequence[Trial], main: str) -> str | None:
     if edge is not None:
         return edge
     distributions = {trial.distribution for trial in failed}
-    if passed and len(distributions) == 1 and len(failed) > 1:
-        (only,) = distributions
-        if any(trial.distribution == only for trial in failed) and len({t.distribution for t in trials}) > 1:
-            return f"fails only on {only} values"
+    if passed and len(failed) > 1 and len(distributions) == 1 < len({trial.distribution for trial in trials}):
+        return f"fails only on {distributions.pop()} values"
     if _all_at(failed, lambda t: t.worst_at is not None and t.worst_at[-1] == t.output_shape[-1] - 1):
         return "the worst element is always in the last column"
     factors = [trial.ratios for trial in failed if trial.ratios is not None]

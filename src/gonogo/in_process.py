@@ -36,19 +36,19 @@ class InProcess:
         job = Job(number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only)
         return list(run_job(job, lambda kernel: None, op=self.op))
 
+    def find_narrow_casts(self, case: Case) -> tuple[str, ...]:
+        """Formats narrower than float64 that the reference of the op casts to, on one case."""
+        from gonogo.measure.running_error import error_scale
+        from gonogo.measure.running_error.rules import RULES
 
-def find_narrow_casts(op: OwnOp, case: Case) -> tuple[str, ...]:
-    """Formats narrower than float64 that the reference of an op casts to, on one case."""
-    from gonogo.measure.running_error import error_scale
-    from gonogo.measure.running_error.rules import RULES
+        found: set[str] = set()
 
-    found: set[str] = set()
+        def watch(context: Any, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+            dtype = kwargs.get("dtype")
+            if dtype is not None and dtype.is_floating_point and dtype.itemsize < 8:
+                found.add(str(dtype).removeprefix("torch."))
+            return RULES["aten._to_copy"](context, func, args, kwargs)
 
-    def watch(context: Any, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        dtype = kwargs.get("dtype")
-        if dtype is not None and dtype.is_floating_point and dtype.itemsize < 8:
-            found.add(str(dtype).removeprefix("torch."))
-        return RULES["aten._to_copy"](context, func, args, kwargs)
-
-    error_scale(op.load_reference(), make_inputs(case, "cpu", op), rules={"aten._to_copy": watch})
-    return tuple(sorted(found))
+        inputs = make_inputs(case, self.device, self.op)
+        error_scale(self.op.load_reference(), inputs, rules={"aten._to_copy": watch})
+        return tuple(sorted(found))

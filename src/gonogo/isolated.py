@@ -7,6 +7,7 @@ The file is read, never imported, on this side. Cases are the known op's: an id 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -98,8 +99,8 @@ def check_file(
     )  # fmt: skip
     if only:
         planned = [(parse_case(only, known), "replay")]
+    set_switches(place)  # first, for they are recorded
     recorder = None if record is None else open_record(record, place, isolated=True)
-    set_switches(place)
     with _open_runner(kernel, known, promised, place, limits) as runner:
         control = [] if record is None else [find_control(known).name]
         rows = runner.run_all(planned, [*control, CANDIDATE], report)
@@ -117,17 +118,22 @@ def check_file(
             verification = replace(verification, recorded=recorder.append(rows, label))
         verification = explain_failure(verification, runner, found, promised)
     if verification.failed:
-        verification = replace(verification, replay=_tell_replay(kernel, verification, promised, device))
+        verification = replace(verification, replay=_tell_replay(kernel, verification, promised, device, lock))
     outcomes = Counter(row["outcome"] for row in ours)
     return FileVerification(kernel, verification, dict(sorted(outcomes.items())), len(planned), refused)
 
 
-def _tell_replay(kernel: KernelFile, found: Verification, contract: Contract, device: str) -> str:
+def _tell_replay(
+    kernel: KernelFile, found: Verification, contract: Contract, device: str, lock: str | Path | None
+) -> str:
+    """The command that runs the smallest failing case again, by the same limit."""
     word = name_contract(contract)
-    words = ["gonogo check", f"{kernel.path}:{kernel.function}", "--op", found.op, "--only", str(found.smallest)]
+    target = f"{kernel.path}:{kernel.function}"
+    words = ["gonogo", "check", target, "--op", found.op, "--only", str(found.smallest)]
     words += ["--contract", word] if word and contract != Contract() else []
     words += ["--device", device] if device != "auto" else []
-    return " ".join(words)
+    words += ["--lock", str(lock)] if lock is not None else []
+    return shlex.join(words)
 
 
 @dataclass

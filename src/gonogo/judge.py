@@ -39,7 +39,7 @@ class Verdict:
 
     decision: Literal["go", "suspect", "no-go"]
     reason: str
-    """`reading`, or the outcome that came before any reading."""
+    """`reading`, or the outcome that came before any reading; `no-reading` where the gauge has none."""
     outcome: str
     gauge: str
     reading: float | None
@@ -50,6 +50,8 @@ class Verdict:
     @property
     def message(self) -> str:
         """One line for a busy engineer."""
+        if self.reason == "no-reading":
+            return f"{self.decision}: no reading in the gauge {self.gauge}"
         if self.reason != "reading":
             return f"{self.decision}: {self.outcome}"
         assert self.reading is not None

@@ -72,15 +72,17 @@ def _list_public(tree: ast.Module) -> list[str]:
     ]  # fmt: skip
 
 
-def _list_names(tree: ast.Module) -> Iterator[str]:
-    """All that the file may bind at its top level."""
-    for node in ast.walk(tree):
+def _list_names(tree: ast.AST) -> Iterator[str]:
+    """All that the file may bind at its top level, under an `if` or `try` too."""
+    for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.name  # what it holds is not bound outside
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.alias):
             yield (node.asname or node.name).partition(".")[0]
+        yield from _list_names(node)
 
 
 def _imports_triton(tree: ast.Module) -> bool:

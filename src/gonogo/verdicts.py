@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from gonogo.errors import InputError
 from gonogo.judge import Verdict, judge
 from gonogo.ops import Op
 from gonogo.shipped import FoundLimit
@@ -85,6 +86,10 @@ class Verification:
     """What a user should know of the op, beside the verdicts."""
     recorded: Appended | None = None
     """What was added to a run directory."""
+
+    def __post_init__(self) -> None:
+        if not self.verdicts:
+            raise InputError(f"op {self.op}: no case was run, and nothing is go for lack of cases")
 
     @property
     def failed(self) -> tuple[CaseVerdict, ...]:

@@ -17,8 +17,8 @@ from gonogo.cases import CASES_PER_SEED, DISTRIBUTIONS, FINITE, INTERPRETER, NO_
 from gonogo.choices import find_contract, find_op, find_words, name_contract
 from gonogo.diagnosis import Planned, explain_failure
 from gonogo.errors import InputError, NoGo
-from gonogo.in_process import InProcess, find_narrow_casts
-from gonogo.limits import Limit
+from gonogo.in_process import InProcess
+from gonogo.limits import DTYPE_FREE, Limit
 from gonogo.ops import DTYPES, Op
 from gonogo.own_op import CANDIDATE, OwnOp, add_candidate, find_recorded_control, name_controls, name_function
 from gonogo.recording import open_record
@@ -62,10 +62,11 @@ def verify(
     if not callable(kernel):
         raise InputError(f"kernel is {type(kernel).__name__}, not a function of the inputs of {plain.name}")
     set_switches(place)
-    label = name or name_function(kernel)
     given = tuple(controls) if limit is None or record is not None else ()
-    runner = InProcess(add_candidate(plain, kernel, promised, given), place, bounds_only=record is None)
     found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
+    # Other gauges need no scale, and are not among the bounds.
+    bounds_only = record is None and (found is None or found.gauge in DTYPE_FREE)
+    runner = InProcess(add_candidate(plain, kernel, promised, given), place, bounds_only=bounds_only)
     planned = plan_cases(plain, dtypes=dtypes, cases=cases, seed=seed, device=place, distributions=distributions)
     target = [(parse_case(only, plain), "replay")] if only else planned
     recorder = open_record(record, place, isolated=False) if record is not None else None
@@ -75,20 +76,23 @@ def verify(
     for kernels, chosen in _plan_runs(planned, target, beside, extra):
         for number, one in enumerate(chosen):
             made = runner.run_case(number, *one, kernels)
-            check_controls(made, beside, may_fail=extra)
+            check_controls(made, beside)
             rows += made
     if found is None:
         found = pool_controls(rows, beside, plain, promised)
     ours = [row for row in rows if row["kernel"] == CANDIDATE]
     verdicts = tuple(judge_row(row, plain, found) for row in ours)
-    notes = _find_notes(runner.op, target) if isinstance(plain, OwnOp) else ()
+    notes = _find_notes(runner, target) if isinstance(plain, OwnOp) else ()
     verification = Verification(plain.name, promised.describe(), found.told, verdicts, notes=notes)
     if recorder is not None:
-        verification = replace(verification, recorded=recorder.append(rows, label))
+        verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
     if verification.failed:
         verification = explain_failure(verification, runner, found, promised)
-        others = f", controls=..., cases={cases}, seed={seed}, dtypes={dtypes!r}" if found.limit and beside else ""
-        verification = replace(verification, replay=_tell_replay(label, op, verification, promised, others))
+        planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
+        planned_by += f", distributions={distributions!r}" if distributions != FINITE else ""
+        judged_by = _tell_judged_by(limit, given, planned_by, lock)
+        told = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
+        verification = replace(verification, replay=told)
         if strict:
             raise NoGo(verification)
     return verification
@@ -129,20 +133,31 @@ def _plan_runs(
     yield (*extra, CANDIDATE), target
 
 
-def _find_notes(op: OwnOp, planned: Sequence[Planned]) -> tuple[str, ...]:
+def _find_notes(runner: InProcess, planned: Sequence[Planned]) -> tuple[str, ...]:
     """What the reference does that a user may not mean."""
     smallest = min((case for case, _ in planned), key=lambda case: math.prod(case.sizes))
     return tuple(
         f"the reference casts to {cast}: its value stays float64, and a rounding to {cast} counts as error that is "
         "allowed. Leave the cast out, unless the op itself rounds there"
-        for cast in find_narrow_casts(op, smallest)
+        for cast in runner.find_narrow_casts(smallest)
     )
 
 
-def _tell_replay(label: str, op: str | Op, found: Verification, contract: Contract, others: str) -> str:
-    """The call that runs the smallest failing case again."""
+def _tell_judged_by(
+    limit: Limit | None, controls: Sequence[Callable[..., Any]], planned_by: str, lock: str | Path | None
+) -> str:
+    """The arguments that a replay needs to meet the same limit."""
+    if limit is not None:
+        return ", limit=..."
+    if controls:
+        return f", controls=..., {planned_by}"
+    return "" if lock is None else f", lock={str(lock)!r}"
+
+
+def _tell_replay(function: str, op: str | Op, found: Verification, contract: Contract, judged_by: str) -> str:
+    """The call that runs the smallest failing case again, by the same limit."""
     named = f'"{op}"' if isinstance(op, str) else "op"
     word = name_contract(contract)
     promised = "" if contract == Contract() else f', contract="{word}"' if word else ", contract=..."
-    shown = label if label.isidentifier() else "kernel"
-    return f'gonogo.verify({shown}, {named}, only="{found.smallest}"{promised}{others})'
+    shown = function if function.isidentifier() else "kernel"
+    return f'gonogo.verify({shown}, {named}, only="{found.smallest}"{promised}{judged_by})'

@@ -64,6 +64,15 @@ def test_reference_of_another_shape() -> None:
         make_reference(get_op("matmul"), inputs, Contract(), (2, 2))
 
 
+def test_scales_are_one_where_the_order_of_sums_changes_nothing() -> None:
+    """It is then read once, not twice."""
+    x = torch.ones(1, 2, 3)
+    relu = make_reference(get_op("relu"), [x], Contract(), (1, 2, 3))
+    assert relu.sequential_scale is relu.scale
+    softmax = make_reference(get_op("softmax"), [x], Contract(), (1, 2, 3))
+    assert bool((softmax.sequential_scale > softmax.scale).all())
+
+
 def test_v_abft_of_agreement_and_of_overflow() -> None:
     b = [[1.0], [1.0]]
     odd = [[math.nan, 1.0], [math.inf, 1.0], [2.0, 1.0]]

@@ -10,7 +10,7 @@ import pytest
 
 from gonogo.campaign import Limits, Plan, run_campaign
 from gonogo.campaign.pool import READ_AHEAD, JobQueue
-from gonogo.errors import CampaignFailed, InputError
+from gonogo.errors import CampaignFailed, InputError, ReferenceFailed
 from gonogo.records import read_run
 
 MORE_OPS = str(Path(__file__).parent / "more_ops")
@@ -65,7 +65,7 @@ def test_limits_are_above_zero(limits: dict[str, float]) -> None:
 
 
 def test_mistake_in_a_reference_stops_the_campaign(tmp_path: Path) -> None:
-    with pytest.raises(CampaignFailed) as caught:
+    with pytest.raises(ReferenceFailed) as caught:
         run_campaign(make_plan("no_rule"), tmp_path, workers=1)
     said = str(caught.value)
     assert said.startswith("reference of op no_rule failed on no_rule:f32:2x")

@@ -52,8 +52,10 @@ def test_torch_testing_is_not_vacuous_and_its_counts_are_the_evaluations() -> No
 
 def test_input_that_is_its_own_relu_is_no_probe() -> None:
     (one,) = audit("--op", "relu", "--dtype", "float32", "--policy", "kernelbench_v0", "--records", RUN)
-    # On all-positive inputs the input is the right answer, and is not held against the tolerance.
-    assert 0 < one["probes"]["input"]["cases"] < one["probes"]["zeros"]["cases"]
+    # On all-positive inputs the input is the right answer, on all-negative ones zeros are: neither is held against
+    # the tolerance there. A constant 1 is never right.
+    for name in ("input", "zeros"):
+        assert 0 < one["probes"][name]["cases"] < one["probes"]["constant"]["cases"], name
     assert one["probes"]["input"]["passed"] == one["probes"]["zeros"]["passed"] == 0
     assert one["probed_cases"] >= one["vacuous_cases"] == one["probes"]["mean"]["passed"]
     assert one["gonogo_limit"] is not None

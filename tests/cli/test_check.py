@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from click.testing import CliRunner
 
 import gonogo as package
-from gonogo import ops
+from gonogo import isolated, ops
 from gonogo.campaign import Limits
+from gonogo.cli import cli
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.isolated import check_file
 from gonogo.kernel_file import find_kernel
+from gonogo.limits import Limit
+from gonogo.lock import write_lock
 from gonogo.ops import add_folder, get_op, op_names
-from gonogo.records import read_run
+from gonogo.records import read_description, read_run
 
 pytest.importorskip("torch")
 
@@ -28,7 +33,9 @@ RIGHT = """
         return torch.softmax(x, -1)
 
     def other(x):
-        return x
+        def inner(x):
+            return x
+        return inner(x)
 """
 WRONG = """
     import torch
@@ -134,6 +141,35 @@ def test_wrong_kernel_explains_itself_and_replays(tmp_path: Path) -> None:
     assert here.verdicts[0].verdict.reading == worst["reading"]
 
 
+def test_sizes_that_the_op_does_not_have_are_no_smaller_case(tmp_path: Path) -> None:
+    """Filters of an even size make another output: the reference refuses them, and the verdict stands."""
+    text = """
+        import torch
+
+        def conv2d(x, weight):
+            height, width = weight.shape[2:]
+            y = torch.nn.functional.conv2d(x, weight, padding=(height // 2, width // 2))
+            return 1.5 * y if height > 1 else y
+    """
+    words = ["--op", "conv2d", "--device", "cpu", "--dtypes", "float32", "--cases", 6]
+    done = gonogo("check", write(tmp_path, text), *words)
+    assert done.returncode == 1, done.stderr
+    assert find_line(done, "smallest").split(":")[2].split("x")[5] == "3"
+
+
+def test_replay_is_by_the_same_lock(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    lock = folder / "a.lock"
+    write_lock(lock, [Limit("relu", "float32", None, None, "bound", "pooled", value=7.0, cases=9)], {})
+    file = write(folder, "def kernel(x):\n    return x.relu() * 1.5\n")
+    words = ["check", file, "--op", "relu", "--device", "cpu", "--dtypes", "float32", "--cases", 2, "--lock", lock]
+    replay = shlex.split(find_line(gonogo(*words), "replay"))
+    again = gonogo(*replay[1:])
+    assert again.returncode == 1, again.stderr
+    assert find_line(again, "limit").startswith("7 bound (pooled, 9 cases")
+
+
 def test_weaker_contract_is_told(tmp_path: Path) -> None:
     text = """
         def softmax(x):
@@ -170,7 +206,8 @@ def test_records(tmp_path: Path) -> None:
         ("softmax", "softmax_torch", "control"), ("softmax", "candidate:kernel.pads_to_128", "candidate"),
     }  # fmt: skip
     assert all(row["case"].startswith("softmax:") for row in rows)
-    # As in any other run: what a policy says of the op, and of the framework's own error.
+    # As in any other run: switches as the workers had them, what a policy says, and of the framework's own error.
+    assert read_description(folder)["environment"]["switches"]["TRITON_INTERPRET"] == "1"
     control = next(row for row in rows if row["role"] == "control" and row["dtype"] == "float16")
     assert control["policy_torch_testing"] is not None
     assert control["policy_flash_attention"] is not None
@@ -288,6 +325,7 @@ def test_checks_of_one_op_do_not_mix(tmp_path: Path) -> None:
         (["nowhere.py", "--op", "softmax"], "there is no file nowhere.py"),
         (["FILE:softmx", "--op", "softmax"], "has no function 'softmx'. Did you mean softmax?"),
         (["FILE:zzz", "--op", "softmax"], "has no function 'zzz'. Its functions: softmax, other"),
+        (["FILE:inner", "--op", "softmax"], "has no function 'inner'. Its functions: softmax, other"),
         (["FILE", "--op", "relu"], "has 2 functions, none of them named relu: softmax, other. Name one: "),
         (
             ["FILE", "--op", "softmax", "--contract", "float64"],
@@ -316,6 +354,15 @@ def test_bad_usage(words: list[str], message: str, tmp_path: Path) -> None:
     assert done.stdout == ""
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(isolated, "check_file", interrupt)
+    done = CliRunner().invoke(cli, ["check", str(write(tmp_path, RIGHT)), "--op", "softmax"])
+    assert (done.exit_code, done.output) == (130, "interrupted: no verdict\n")
 
 
 def test_file_that_is_no_python(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ where these decide it, and by running the op's own kernels on small cases on the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from gonogo.audit.counts import count_kernels, count_records, decides
 from gonogo.audit.finding import PROBES, ROUNDED, Audit, Probe, make_table
@@ -16,13 +15,9 @@ from gonogo.audit.probes import probe_case
 from gonogo.audit.tolerance import Tolerance
 from gonogo.cases import FINITE, INTERPRETER, plan_case
 from gonogo.ops import Op
-from gonogo.policies import Twin
 from gonogo.records import Columns
 from gonogo.schema import Contract
 from gonogo.shipped import find_limit
-
-if TYPE_CHECKING:
-    from gonogo.campaign.bench import Bench
 
 __all__ = ["CASES", "CASES_OF_MANY", "Audit", "Tolerance", "audit_tolerance", "decides", "make_table"]
 
@@ -56,27 +51,13 @@ def audit_tolerance(
 
 def _probe_cases(audit: Audit, tolerance: Tolerance, op: Op, cases: int, *, run_kernels: bool) -> None:
     from gonogo.campaign.bench import Job, prepare
+    from gonogo.campaign.execute import find_twin
 
     names = tuple(kernel.name for kernel in op.kernels if audit.dtype in kernel.dtypes)
     for number in range(cases):
         case, strategy = plan_case(op, audit.dtype, number, 0, distributions=FINITE, limit=INTERPRETER)
         bench = prepare(Job(number, case, strategy, names, "cpu"))
-        twin = _find_twin(bench)
+        twin = find_twin(bench, bench.op.kernels[0])
         probe_case(audit, tolerance, bench, twin)
         if run_kernels:
             count_kernels(audit, tolerance, bench, twin)
-
-
-def _find_twin(bench: Bench) -> Twin | None:
-    """Error of the framework's own op, which some policies go by."""
-    from gonogo.campaign.execute import run_kernel
-
-    kernel = bench.op.kernel(f"{bench.op.name}_torch")
-    run_kernel(bench, kernel)
-    output = bench.outputs[kernel.name]
-    if output is None:
-        return None
-    error = (output.double() - bench.reference(Contract()).expected).abs()
-    if not error.numel() or not bool(error.isfinite().all()):
-        return None
-    return Twin(float(error.max()), float(error.square().mean().sqrt()))

@@ -10,8 +10,6 @@ from gonogo.audit.finding import ROUNDED, Audit
 from gonogo.audit.tolerance import Tolerance
 from gonogo.formats import get_format
 from gonogo.judge import judge
-from gonogo.measure.gauges import gauge
-from gonogo.measure.readings import read
 from gonogo.policies import Twin
 from gonogo.schema import Contract
 
@@ -59,14 +57,11 @@ def probe_case(audit: Audit, tolerance: Tolerance, bench: Bench, twin: Twin | No
 
 def _is_wrong(audit: Audit, bench: Bench, output: torch.Tensor) -> bool:
     """Whether gonogo says no-go: a constant may be right, and the input may be its own ReLU."""
-    reference = bench.reference(Contract())
-    chosen = gauge("bound", accumulate=reference.contract.accumulate)
-    bound, deterministic = (
-        read(output, reference.expected, gauge=chosen, scale=scale).worst
-        for scale in (reference.scale, reference.sequential_scale)
-    )
+    from gonogo.campaign.measurement import read_bounds
+
+    row = read_bounds(output, bench.reference(Contract()))
     limit = 1.0 if audit.limit is None else audit.limit
-    return judge("ok", bound, limit, deterministic=deterministic).decision == "no-go"
+    return judge("ok", row["bound"], limit, deterministic=row["deterministic"]).decision == "no-go"
 
 
 def _passes(reading: float | None) -> bool:

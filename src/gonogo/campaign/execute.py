@@ -63,7 +63,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     if not bench.job.bounds_only:
         row |= measure_output(
             bench.op, bench.job.case.dtype, output, reference, bench.reduced_length,
-            kernel.current.get(bench.job.case.dtype), bench.pristine, _find_twin(bench, kernel),
+            kernel.current.get(bench.job.case.dtype), bench.pristine, find_twin(bench, kernel),
         )  # fmt: skip
         row |= _compare(bench, kernel, output)
     if outcome == "ok":
@@ -119,8 +119,8 @@ def _control_output(bench: Bench, name: str, wanted_by: Kernel) -> torch.Tensor 
     return bench.outputs[name]
 
 
-def _find_twin(bench: Bench, wanted_by: Kernel) -> Twin | None:
-    """Error of the framework's own op on the case."""
+def find_twin(bench: Bench, wanted_by: Kernel) -> Twin | None:
+    """Error of the framework's own op on the case; None where there is none, or it failed."""
     name = f"{bench.op.name}_torch"
     if name not in bench.twins and any(kernel.name == name for kernel in bench.op.kernels):
         bench.twins[name] = _measure_twin(bench, _control_output(bench, name, wanted_by))

@@ -37,7 +37,7 @@ class Reference:
     expected: torch.Tensor
     scale: torch.Tensor
     sequential_scale: torch.Tensor
-    """The same with every sum taken for one long chain."""
+    """The same with every sum taken for one long chain; the same tensor where that changes nothing."""
     contract: Contract
 
     @property
@@ -53,11 +53,12 @@ def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract, shape
     expected, scale = _run_reference(reference, wide, contract)
     if tuple(expected.shape) != shape:
         raise BadReference(f"returns shape {tuple(expected.shape)}; the op's output has {shape} here")
-    longest = scale
-    if op.reduced and contract.summation != "sequential":
-        _, longest = _run_reference(reference, wide, replace(contract, summation="sequential"))
     where = "cpu" if expected.numel() <= ON_HOST else expected.device
-    return Reference(expected.to(where), _forgive(scale).to(where), _forgive(longest).to(where), contract)
+    scale = longest = _forgive(scale).to(where)
+    if op.reduced and contract.summation != "sequential":
+        _, sequential = _run_reference(reference, wide, replace(contract, summation="sequential"))
+        longest = _forgive(sequential).to(where)
+    return Reference(expected.to(where), scale, longest, contract)
 
 
 def _run_reference(

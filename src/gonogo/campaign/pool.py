@@ -180,7 +180,8 @@ class Pool:
                     worker.ready = True
                     self._check_own_size(worker)
                 elif kind == "failed":
-                    raise CampaignFailed(content)
+                    worker.job = None  # it waits for the next one
+                    raise content
                 elif kind == "begin":
                     worker.kernel, self._failed_starts = content, 0
                 elif kind == "row":

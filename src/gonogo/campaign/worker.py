@@ -49,7 +49,7 @@ def _serve(pipe: Connection, job: Job) -> None:
             if row["outcome"] == "crashed":  # the GPU's context is gone with the kernel
                 os._exit(1)
     except ReferenceFailed as error:
-        pipe.send(("failed", str(error)))
+        pipe.send(("failed", error))
     else:
         pipe.send(("done", job.number))
 

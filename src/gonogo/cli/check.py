@@ -80,12 +80,16 @@ def check(
     find_op(op)
     promised = find_contract(contract)
     kernel = find_kernel(target, op)
-    with Reporter(sys.stderr.isatty()) as reporter:
-        found = check_file(
-            kernel, op, contract=promised, dtypes=split_words(dtypes), cases=cases, seed=seed, device=device,
-            lock=lock, limits=Limits(timeout_s, memory_gb * 2**30), only=only, record=record,
-            report=reporter.report,
-        )  # fmt: skip
+    try:
+        with Reporter(sys.stderr.isatty()) as reporter:
+            found = check_file(
+                kernel, op, contract=promised, dtypes=split_words(dtypes), cases=cases, seed=seed, device=device,
+                lock=lock, limits=Limits(timeout_s, memory_gb * 2**30), only=only, record=record,
+                report=reporter.report,
+            )  # fmt: skip
+    except KeyboardInterrupt:  # not by click, whose exit code is that of a no-go
+        click.echo("interrupted: no verdict", err=True)
+        sys.exit(130)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -21,7 +21,7 @@ from gonogo.errors import InputError
 from gonogo.records.run_directory import (
     RUN_FILE,
     Row,
-    list_parts,
+    name_part,
     read_description,
     read_run,
     write_atomically,
@@ -50,6 +50,13 @@ class Appended:
 
 def check_appendable(folder: Path, environment: dict[str, Any]) -> None:
     """Refuse a folder that rows of this machine cannot be added to, before anything is measured."""
+    try:
+        _check_folder(folder, environment)
+    except OSError as error:
+        raise InputError(f"cannot record to {folder}: {error.strerror or error}") from None
+
+
+def _check_folder(folder: Path, environment: dict[str, Any]) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: name a run directory to record to, or a new one")
     # Listed before run.json is looked for: another process may be writing it, which does so before anything else.
@@ -86,9 +93,9 @@ def append_rows(folder: Path, environment: dict[str, Any], rows: Sequence[Row]) 
                 first = 1 + max(table["number"].to_pylist(), default=-1)
                 place = {case: first + at for at, case in enumerate(dict.fromkeys(row["case"] for row in added))}
                 numbered = [row | {"number": place[row["case"]]} for row in added]
-                write_part(folder / f"part-{len(list_parts(folder)):05d}.parquet", numbered)
+                write_part(name_part(folder), numbered)
     except OSError as error:
-        raise InputError(f"cannot record to {folder}: {error.strerror}") from None
+        raise InputError(f"cannot record to {folder}: {error.strerror or error}") from None
     return Appended(folder, len(added), len(rows) - len(added))
 
 

@@ -60,7 +60,7 @@ class RunDirectory:
         self._journal = (self.folder / JOURNAL).open("ab")
 
     def _write_part(self) -> None:
-        write_part(self.folder / f"part-{len(list_parts(self.folder)):05d}.parquet", self._rows)
+        write_part(name_part(self.folder), self._rows)
         self._journal.close()
         self._rows = []
         self._rewrite_journal()
@@ -141,6 +141,13 @@ def _keep_first(table: pa.Table) -> pa.Table:
 def list_parts(folder: Path) -> list[Path]:
     """Parts in the order they were written."""
     return sorted(folder.glob("part-*.parquet"))
+
+
+def name_part(folder: Path) -> Path:
+    """Path of the next part: behind the last, for one before it may have been deleted."""
+    numbers = [part.stem.removeprefix("part-") for part in list_parts(folder)]
+    last = max((int(number) for number in numbers if number.isdecimal()), default=-1)
+    return folder / f"part-{last + 1:05d}.parquet"
 
 
 def _read_journal(folder: Path) -> Iterator[Row]:

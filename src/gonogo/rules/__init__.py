@@ -1,8 +1,8 @@
 """A rule's name → how readings of correct kernels become a limit. One file per rule, found by its name.
 
-A rule file has one function, `rule(**parameters) -> Rule`. Rule checks the readings and sorts them, so that a file
-holds nothing but how many readings it needs and the limit it finds in them; adding a rule touches no other file.
-`max_margin.py` is the rule "max-margin".
+A rule file has one function, `rule(**parameters) -> Rule`. Rule checks the readings and finds the one that counts,
+so that a file holds nothing but how many it needs, the rank of that one, and the limit made of it; adding a rule
+touches no other file. `max_margin.py` is the rule "max-margin".
 """
 
 from __future__ import annotations
