@@ -85,7 +85,7 @@ limit_lists = st.lists(
         gauge=st.sampled_from(["bound", "ulp"]),
         rule=st.text(),
         parameters=st.dictionaries(st.text(), numbers, max_size=3),
-        value=numbers,
+        value=st.floats(min_value=0, allow_nan=False, allow_infinity=False),
         cases=st.integers(),
         exceeding=st.integers(),
         fp_upper95=numbers,
@@ -190,9 +190,11 @@ value = 2.5
         ("seed = 7", "seed = true", "gonogo.lock: provenance 'seed' is True, not a text or a whole number"),
         ("value = 2.25\n", "", f"{SECOND} has no 'value'. {AGAIN}"),
         ('op = "softmax"\n', "", f"gonogo.lock: limit 2 (float32/bound) has no 'op'. {AGAIN}"),
-        ("value = 2.25", 'value = "2.25"', f"{SECOND}: 'value' is '2.25', not a finite number"),
-        ("value = 2.25", "value = inf", f"{SECOND}: 'value' is inf, not a finite number"),
-        ("value = 2.25", "value = true", f"{SECOND}: 'value' is True, not a finite number"),
+        ("value = 2.25", 'value = "2.25"', f"{SECOND}: 'value' is '2.25', not a finite number >= 0"),
+        ("value = 2.25", "value = inf", f"{SECOND}: 'value' is inf, not a finite number >= 0"),
+        ("value = 2.25", "value = nan", f"{SECOND}: 'value' is nan, not a finite number >= 0"),
+        ("value = 2.25", "value = -2.0", f"{SECOND}: 'value' is -2.0, not a finite number >= 0"),
+        ("value = 2.25", "value = true", f"{SECOND}: 'value' is True, not a finite number >= 0"),
         ("exceeding = 0", "exceeding = 0.0", f"{SECOND}: 'exceeding' is 0.0, not a whole number"),
         ('rule = "pooled"', "rule = 3", f"{SECOND}: 'rule' is 3, not a text"),
         ("floor = 2.0", "floor = 'low'",
@@ -230,7 +232,7 @@ def test_a_refused_lock_leaves_the_old_one(path: Path) -> None:
     path.write_text(TEXT)
     refused: list[tuple[list[Limit], dict[str, str | int], str]] = [
         ([replace(SOFTMAX, value=float("inf"))], {},
-         "gonogo.lock: limit 1 (softmax/float32/bound): 'value' is inf, not a finite number"),
+         "gonogo.lock: limit 1 (softmax/float32/bound): 'value' is inf, not a finite number >= 0"),
         ([SOFTMAX, replace(SOFTMAX, value=3.0)], {},
          "gonogo.lock: limit 2 (softmax/float32/bound) is there twice. Keep one of them"),
         ([SOFTMAX], {"dirty": True}, "gonogo.lock: provenance 'dirty' is True, not a text or a whole number"),
@@ -261,6 +263,19 @@ def test_diff() -> None:
     ]
     assert [change.kind for change in changes] == ["new", "gone", "tightened", "loosened", "new"]
     assert diff_limits(old, [replace(limit, cases=5, rule="wilks") for limit in old]) == []
+
+
+def test_diff_of_a_kernel_named_on_one_side() -> None:
+    named, looser = replace(SOFTMAX, kernel="softmax_torch"), replace(SOFTMAX, value=2.5)
+    assert diff_limits([named], [SOFTMAX]) == []
+    assert diff_limits([named], [looser]) == [
+        Change("softmax", "float32", "softmax_torch", None, "bound", 2.25, 2.5)
+    ]
+    # Which of two is meant, nobody can tell; nor are two names one kernel, or two dtypes one limit.
+    both = [named, replace(SOFTMAX, kernel="softmax_triton")]
+    assert [change.kind for change in diff_limits(both, [SOFTMAX])] == ["new", "gone", "gone"]
+    for other in (replace(SOFTMAX, kernel="mine"), replace(SOFTMAX, dtype="float16")):
+        assert len(diff_limits([named], [other])) == 2
 
 
 @given(limit_lists, limit_lists)

@@ -176,7 +176,7 @@ def test_own_op_wrong_and_suspect_kernels(pytester: pytest.Pytester) -> None:
     lock.write_text("format = 1\n<<<<<<< ours\n")
     found = run(pytester, "--gonogo-update")
     found.assert_outcomes(failed=1)
-    found.stdout.fnmatch_lines(["no limit for squares, *merge conflict at line 2*run: pytest --gonogo-update"])
+    found.stdout.fnmatch_lines(["limits.toml holds a merge conflict at line 2*run: pytest --gonogo-update"])
     assert "<<<<<<<" in lock.read_text()
 
 
@@ -188,6 +188,8 @@ def test_costs_nothing_when_unused(pytester: pytest.Pytester) -> None:
     found = run(pytester, "--gonogo-update", "--gonogo-seed", "random")
     found.assert_outcomes(passed=1)
     found.stdout.fnmatch_lines(["gonogo: --gonogo-seed *[0-9]", json.dumps([False])])
+    quiet = run(pytester, "-q", "--gonogo-seed", "random")
+    quiet.stdout.fnmatch_lines(["*= gonogo =*", "gonogo: --gonogo-seed *[0-9]", "1 passed in *"])
     assert not (pytester.path / "gonogo.lock").exists()
     run(pytester, "--gonogo-cases", "0").stderr.fnmatch_lines(["*'0' is not a whole number above 0"])
     heavy = ("numpy", "torch", "pyarrow", "ml_dtypes", "rich", "gonogo.suite", "gonogo.verification")
@@ -234,16 +236,56 @@ def test_words_and_controls_that_are_wrong(pytester: pytest.Pytester) -> None:
         def test_contract(gonogo):
             gonogo.verify(torch.relu, "relu", contract="float32", device="cpu")
 
+        def test_contract_typo(gonogo):
+            gonogo.verify(torch.relu, "relu", contract="float3", device="cpu")
+
+        def test_dtype_typo(gonogo):
+            gonogo.verify(torch.relu, "relu", dtypes="float33", device="cpu")
+
+        def test_input_typo(gonogo):
+            gonogo.check(torch.ones(3), "relu", inputs={"inputs": torch.ones(3)})
+
+        def test_lock(gonogo):
+            gonogo.verify(torch.relu, "relu", lock="other.lock", device="cpu")
+
+        def test_lock_of_check(gonogo):
+            gonogo.check(torch.ones(3), expected=torch.ones(3), lock="other.lock")
+
+        def test_limit(gonogo):
+            gonogo.check(torch.ones(3), "relu", inputs={"input": torch.ones(3)}, limit=None)
+
         def test_control(gonogo):
             gonogo.verify(torch.tanh, "tanh", device="cpu", controls=[torch.sin])
     """)
     found = run(pytester, "--gonogo-update-new")
-    found.assert_outcomes(passed=1, failed=2)
+    found.assert_outcomes(passed=1, failed=8)
     found.stdout.fnmatch_lines([
-        "E *UnknownOp: unknown op 'rellu'. Did you mean relu*? All: gonogo ops",
+        "unknown op 'rellu'. Did you mean relu*? All: gonogo ops",
+        "unknown contract 'float3'. Did you mean float32*",
+        "unknown dtype 'float33'. Did you mean float32*",
+        "op relu takes the inputs input; missing: input; unknown: inputs. Did you mean input?",
+        "lock= is not for the fixture, whose limits are in gonogo.lock. Name another file by --gonogo-lock, or *",
+        "lock= is not for the fixture, *",
+        "limit= is not for the fixture, *",
         "control sin cannot calibrate: on tanh:* it reads * deterministic, above the bound 1. *",
         "1 limit written to gonogo.lock: 1 new",
     ])  # fmt: skip
+    found.stdout.no_fnmatch_line("E  *")  # no frames, of gonogo or of the test
+    found.stdout.no_fnmatch_line("*src/gonogo/*")
+
+
+def test_the_lock_is_named_from_the_working_directory(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]")
+    below = pytester.mkdir("below")
+    (below / "test_it.py").write_text("def test_it(gonogo):\n    gonogo.verify(abs, 'relu', device='cpu')\n")
+    pytester.chdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(below)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+    assert "no limit for relu, contract float32, in ../gonogo.lock, which does not exist." in done.stdout
 
 
 def test_cases_and_seeds(pytester: pytest.Pytester) -> None:

@@ -24,9 +24,11 @@ from gonogo.evaluate.score import calibrate, default_methods
 from gonogo.explain import Trial, guess_pattern
 from gonogo.intervals import upper_bound
 from gonogo.limits import Limit
-from gonogo.lock import write_lock
+from gonogo.lock import read_lock, write_lock
+from gonogo.ops import get_op
 from gonogo.records import append_rows, load_columns, read_description, read_run
 from gonogo.rules import rule
+from gonogo.shipped import shipped_lock
 
 
 def short_sum(x: torch.Tensor) -> torch.Tensor:
@@ -661,11 +663,12 @@ def make_trial(size: int, failed: bool, **given: object) -> Trial:
 @pytest.mark.parametrize(
     ("trials", "told"),
     [
-        ([make_trial(8, False), make_trial(9, True), make_trial(16, False)],
+        ([make_trial(8, False), make_trial(9, True), make_trial(16, False)] * 4,
          "fails only where K is no power of two"),
-        ([make_trial(8, False), make_trial(8, True, layout="strided")],
+        ([make_trial(8, False), make_trial(8, True, layout="strided")] * 4,
          "fails only on inputs that are not contiguous"),
-        ([make_trial(8, False), make_trial(512, True)], "fails only where K is above 8"),
+        ([make_trial(8, False), make_trial(512, True)] * 4, "fails only where K is above 8"),
+        ([make_trial(8, False), make_trial(512, True)] * 3, None),
         ([make_trial(9, True, worst_at=(8,)), make_trial(8, True, worst_at=(7,))],
          "the worst element is always in the last column"),
         ([make_trial(n, True, reading=float(n)) for n in (3, 5, 9, 17, 33)], "the error grows with K"),
@@ -675,3 +678,62 @@ def make_trial(size: int, failed: bool, **given: object) -> Trial:
 )  # fmt: skip
 def test_patterns(trials: list[Trial], told: str | None) -> None:
     assert guess_pattern(trials, "K") == told
+
+
+def make_zeros(op: str) -> Callable[..., torch.Tensor]:
+    """A kernel of an op that never computes anything."""
+    known = get_op(op)
+
+    def zeros(*inputs: torch.Tensor) -> torch.Tensor:
+        axes = [axis for given in known.inputs for axis in given.axes.split()]
+        sizes = dict(zip(axes, [size for tensor in inputs for size in tensor.shape], strict=True))
+        return torch.zeros([sizes[axis] for axis in known.output.split()], dtype=inputs[0].dtype)
+
+    return zeros
+
+
+def test_zeros_pass_no_shipped_limit() -> None:
+    """One made from a control that overflows to zeros once let them pass."""
+    for limit in read_lock(shipped_lock())[0]:
+        assert not limit.is_vacuous
+        accumulate, *more = limit.contract.split("+")
+        summation = "sequential" if "sequential" in more else "blocked"
+        contract = gonogo.Contract(accumulate=accumulate, summation=summation, fast_math="fast_math" in more)
+        assert contract.describe() == limit.contract
+        zeros = make_zeros(limit.op)
+        found = gonogo.verify(zeros, limit.op, contract=contract, cases=6, device="cpu", strict=False)
+        assert found.decision == "no-go", limit
+
+
+def test_only_listed_sizes_are_taken() -> None:
+    op = gonogo.Op(
+        "doubled", inputs={"x": "rows cols"}, output="rows cols", sizes={"rows": (1, 4), "cols": (64, 128)},
+        reference=lambda x: x + x, only_listed=True,
+    )  # fmt: skip
+    seen = set()
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        seen.add(tuple(x.shape))
+        return x * 2.5
+
+    found = gonogo.verify(wrong, op, cases=24, device="cpu", strict=False)
+    assert seen == {(rows, cols) for rows in (1, 4) for cols in (64, 128)}
+    assert ":1x64:" in str(found.smallest)
+
+
+def test_a_gross_error_is_within_no_contract() -> None:
+    """The deterministic bound of a long sum in bfloat16 would allow it."""
+    found = gonogo.verify(
+        lambda x: (x.float().softmax(-1) * 0.02).to(x.dtype), "softmax", device="cpu", strict=False
+    )
+    assert (found.decision, found.holds_under) == ("no-go", None)
+
+
+def test_torchs_own_gelu_is_fast_on_the_cpu() -> None:
+    """Its vectorised erf is some twelve roundings off, which is told as a contract."""
+    op = gonogo.Op(
+        "my_gelu", inputs={"x": "rows cols"}, output="rows cols", sizes={"rows": (1, 7), "cols": (255, 2049)},
+        reference=torch.nn.functional.gelu,
+    )  # fmt: skip
+    settings: dict[str, Any] = {"dtypes": ("float32",), "device": "cpu", "strict": False}
+    assert gonogo.verify(torch.nn.functional.gelu, op, contract="fast-math", **settings).decision == "go"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from gonogo.formats import get_format
 from gonogo.intervals import upper_bound
 from gonogo.rules import Rule
 
@@ -15,6 +16,8 @@ GAUGES = ("absolute", "magnitude", "ulp", "bound", "deterministic")
 """Gauges that records hold readings in; the last is `bound` with every sum taken for one long chain."""
 DTYPE_FREE = ("bound", "deterministic")
 """Gauges that leave output rounding out, so that readings of all dtypes of a contract belong together."""
+VACUOUS = 0.1
+"""Share of its scale that an error may not reach: an output of zeros is off by about that, where S is large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,14 @@ class Limit:
     fp_upper95: float = 1.0
     """False-positive rate on cases like these, at most, with 95 % confidence."""
     runs: tuple[str, ...] = ()
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether it lets errors pass that are no rounding: some control was wrong on some case."""
+        if self.gauge not in DTYPE_FREE:
+            return False
+        accumulate = self.contract.partition("+")[0]
+        return self.value * get_format(accumulate).unit_roundoff > VACUOUS
 
 
 def make_limit(

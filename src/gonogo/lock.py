@@ -51,11 +51,21 @@ def diff_limits(old: Sequence[Limit], new: Sequence[Limit]) -> list[Change]:
     """Limits whose value differs, in the order of a lock."""
     before = {_key(limit): limit.value for limit in old}
     after = {_key(limit): limit.value for limit in new}
+    for named, pooled in (before, after), (after, before):
+        _name_pooled(named, pooled)
     return [
         Change(*key, before=before.get(key), after=after.get(key))
         for key in sorted(before.keys() | after.keys(), key=_order)
         if before.get(key) != after.get(key)
     ]
+
+
+def _name_pooled(named: Mapping[_Key, float], pooled: dict[_Key, float]) -> None:
+    """Give limits that name no kernel the one of their only counterpart: pytest names it, calibrate does not."""
+    for key in [key for key in pooled if key[2] is None and key not in named]:
+        others = [other for other in named if other[:2] == key[:2] and other[3:] == key[3:]]
+        if len(others) == 1 and others[0] not in pooled:
+            pooled[others[0]] = pooled.pop(key)
 
 
 def write_lock(path: Path, limits: Sequence[Limit], provenance: Mapping[str, str | int]) -> None:
@@ -137,6 +147,11 @@ def _is_number(value: object) -> bool:
     return _is_count(value) or (isinstance(value, float) and math.isfinite(value))
 
 
+def _is_value(value: object) -> bool:
+    # 0 is what exact kernels read, and the limit that some rules make of it; nothing reads less.
+    return _is_number(value) and isinstance(value, int | float) and value >= 0
+
+
 def _is_numbers(value: object) -> bool:
     return isinstance(value, dict) and all(map(_is_number, value.values()))
 
@@ -154,7 +169,7 @@ _KINDS = {
     "gauge": _TEXT,
     "rule": _TEXT,
     "parameters": (_is_numbers, "a table of finite numbers"),
-    "value": _NUMBER,
+    "value": (_is_value, "a finite number >= 0"),
     "cases": _COUNT,
     "exceeding": _COUNT,
     "fp_upper95": _NUMBER,

@@ -48,11 +48,13 @@ def Op(  # noqa: N802  reads as what it makes
     reference: Callable[..., Any],
     main: str | None = None,
     reduced: Sequence[str] = (),
+    only_listed: bool = False,
 ) -> OwnOp:
     """An op of your own: named axes, candidate sizes, and a reference in torch ops that can run in float64.
 
-    `main` is the axis whose size matters most, by default the last of the first input. `reduced` are the axes
-    that are summed over.
+    `main` is the axis whose size matters most, by default the last of the first input: in one case of three it has
+    a size that is not listed, where masks and tails go wrong or that kernels are tuned for. `only_listed` keeps to
+    the listed ones, for a kernel that needs a multiple of 64, say. `reduced` are the axes that are summed over.
     """
     if not re.fullmatch(r"\w+", name):
         raise InputError(f"op name {name!r}: letters, digits and _ only, for it is part of every case id")
@@ -72,6 +74,7 @@ def Op(  # noqa: N802  reads as what it makes
         kernels=(Kernel(f"{name}_torch", "torch"),),
         main=main,
         reduced=reduced,
+        only_listed=only_listed,
         functions={"reference": reference, f"{name}_torch": reference},
     )
 

@@ -6,10 +6,11 @@ Nothing that needs torch is imported before a test asks for the fixture. A test 
 from __future__ import annotations
 
 import argparse
+import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gonogo.suite import Suite
     from gonogo.verdicts import Verification
 
+T = TypeVar("T")
 FIXTURE = "gonogo"
 FRESH_SEEDS = 2
 
@@ -80,10 +82,11 @@ class _Run:
         from gonogo.suite import Suite
 
         if self.suite is None:
-            option, root = self.config.option, self.config.rootpath
+            option, here = self.config.option, self.config.invocation_params.dir
             given = option.gonogo_lock
-            path = self.config.invocation_params.dir / given if given else root / self.config.getini("gonogo_lock")
-            name = str(path.relative_to(root) if path.is_relative_to(root) else path)
+            path = here / given if given else self.config.rootpath / self.config.getini("gonogo_lock")
+            # Where there is no way from here to there: another drive.
+            name = os.path.relpath(path, here) if path.anchor == here.anchor else str(path)
             self.suite = Suite(path, name, option.gonogo_update, option.gonogo_cases, option.gonogo_seed)
         return self.suite
 
@@ -135,25 +138,20 @@ class Gauge:
         fresh seeds, and fails if one of these is no-go, or suspect in more than half of its cases.
         """
         __tracebackhide__ = True
-        from gonogo.errors import InputError
         from gonogo.verification import verify
 
+        self._refuse_limits(options)
         limit, promised = self._find_limit(op, contract, controls, device)
         options = {"cases": self._suite.cases, "seed": self._suite.seed} | self._choose_record(kernel) | options
 
         def run(seed: int) -> Verification:
             __tracebackhide__ = True
             given = options | {"seed": seed, "controls": controls, "limit": limit, "strict": False}
-            try:
-                found = verify(kernel, op, contract=promised, device=device, **given)
-            except InputError as error:
-                problem = str(error)
-            else:
-                if found.recorded is not None:
-                    self._run.added += found.recorded.added
-                    self._run.known += found.recorded.known
-                return found
-            pytest.fail(problem, pytrace=False)
+            found = _call(verify, kernel, op, contract=promised, device=device, **given)
+            if found.recorded is not None:
+                self._run.added += found.recorded.added
+                self._run.known += found.recorded.known
+            return found
 
         first = options["seed"]
         found = run(first)
@@ -190,10 +188,11 @@ class Gauge:
         __tracebackhide__ = True
         from gonogo.checking import check
 
+        self._refuse_limits(options)
         limit, promised = None, None
         if op is not None and options.get("expected") is None:
             limit, promised = self._find_limit(op, contract, controls, "auto")
-        verdict = check(actual, op, contract=promised or contract, limit=limit, **options)
+        verdict = _call(check, actual, op, contract=promised or contract, limit=limit, **options)
         name = "output" if op is None else op if isinstance(op, str) else op.name
         self._record(name, promised.describe() if promised else "none", verdict.decision, [verdict])
         if strict and verdict.decision == "no-go":
@@ -207,14 +206,17 @@ class Gauge:
     ) -> tuple[Limit, Contract]:
         __tracebackhide__ = True
         from gonogo.choices import find_contract, find_op
-        from gonogo.errors import InputError
 
-        known, promised = find_op(op), find_contract(contract)
-        try:
-            return self._suite.find_limit(known, promised, controls, device), promised
-        except InputError as error:
-            problem = str(error)
-        pytest.fail(problem, pytrace=False)  # out here, or it would be told twice
+        known, promised = _call(find_op, op), _call(find_contract, contract)
+        return _call(self._suite.find_limit, known, promised, controls, device), promised
+
+    def _refuse_limits(self, options: Mapping[str, Any]) -> None:
+        """The limit is the lock file's; another would be left unused."""
+        __tracebackhide__ = True
+        for name in ("lock", "limit"):
+            if name in options:
+                told = f"{name}= is not for the fixture, whose limits are in {self._suite.name}"
+                pytest.fail(f"{told}. Name another file by --gonogo-lock, or call gonogo.verify", pytrace=False)
 
     def _choose_record(self, kernel: Callable[..., Any]) -> dict[str, Any]:
         """Where to record a kernel, and by what name: two tests may well have a `<lambda>` each."""
@@ -235,6 +237,20 @@ class Gauge:
         }  # fmt: skip
         # As record_property does, which warns of JUnit's strictest schema.
         self._test.user_properties += [(f"gonogo_{name}", value) for name, value in facts.items()]
+
+
+def _call(function: Callable[..., T], *given: Any, **options: Any) -> T:
+    """What it returns; what gonogo refuses fails the test in one line."""
+    __tracebackhide__ = True
+    from gonogo.errors import GonogoError, NoGo
+
+    try:
+        return function(*given, **options)
+    except NoGo:
+        raise
+    except GonogoError as error:
+        problem = str(error)
+    pytest.fail(problem, pytrace=False)  # out here, or it would be told twice
 
 
 def _tell(found: Verification) -> str:
@@ -308,6 +324,7 @@ class _Hooks:
             already = f"; {self.run.known:,} were there already" if self.run.known else ""
             recorded = [f"{self.run.added:,} rows added to {self.run.config.option.gonogo_record}{already}"]
         lines = [
+            *filter(None, [self.pytest_report_header()]),  # -q leaves it out at the top
             *self.run.lines,
             *recorded,
             *(f"suspect, but passed: {told}" for told in sorted(self.run.suspects)),

@@ -55,7 +55,8 @@ class Suite:
             try:
                 self.known = _index(self._read()[0])
             except InputError as error:
-                raise InputError(f"{missing}: {error}. Or delete it and run: pytest --gonogo-update") from None
+                told = str(error).replace(str(self.path), self.name)
+                raise InputError(f"{told}. Or delete it and run: pytest --gonogo-update") from None
         if self.update == "all" or (self.update == "new" and key not in self.known):
             if key not in self.fresh or controls:  # another test may have given others
                 limit, machine = measure_limit(

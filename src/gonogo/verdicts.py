@@ -156,10 +156,10 @@ def tell_failure(found: Verification) -> list[str]:
 
 def tell_element(element: dict[str, Any]) -> str:
     """One element of an output."""
-    return (
-        f"{tuple(element['index'])}: expected {element['expected']!r}, actual {element['actual']!r}, "
-        f"{element['ulp']} ULPs apart"
-    )
+    told = f"{tuple(element['index'])}: expected {element['expected']!r}, actual {element['actual']!r}"
+    if not math.isfinite(element["actual"]):
+        return told  # a distance in ULPs is no number there
+    return f"{told}, {element['ulp']} ULP{'' if element['ulp'] == 1 else 's'} apart"
 
 
 def list_worst(failed: Sequence[CaseVerdict]) -> list[CaseVerdict]:

@@ -130,7 +130,7 @@ def test_a_limit_beyond_all_numbers_is_refused(name: str) -> None:
         ("conformal", {"rate": 1.5}, "rule conformal: rate is 1.5; it is a finite number above 0 and below 1"),
         ("pooled", {"floor": -1.0}, "rule pooled: floor is -1.0; it is a finite number above 0"),
         ("pooled", {"margin": math.nan}, "rule pooled: margin is nan; it is a finite number above 0"),
-        ("analytic", {"rate": 0.1}, "rule 'analytic': rule() got an unexpected keyword argument 'rate'"),
+        ("analytic", {"rate": 0.1}, "rule 'analytic' has no parameter 'rate'. It has: none"),
     ],
 )
 def test_parameters_refused(name: str, parameters: dict[str, Any], text: str) -> None:

@@ -37,7 +37,9 @@ def pick(name: str, count: int) -> int:
 def draw_sizes(op: Op, strategy: str, name: str, limit: SizeLimit) -> tuple[int, ...]:
     """Sizes in the order of the op's axes, fixed by `name`: the first draw within the limit, else the smallest."""
     choices = {axis: op.sizes[axis] for axis in op.axes}
-    if strategy == "boundary":
+    if op.only_listed:
+        pass
+    elif strategy == "boundary":
         choices[op.main] = BOUNDARY
     elif strategy == "regular":
         choices[op.main] = REGULAR

@@ -1,8 +1,9 @@
-"""The command line: parse, call, print. Exit codes: 0 go, 1 no-go, 2 bad usage or input."""
+"""The command line: parse, call, print. Exit codes: 0 go, 1 no-go, 2 bad usage or input, 3 a crash of gonogo."""
 
 from __future__ import annotations
 
 import sys
+import traceback
 
 import click
 
@@ -51,7 +52,10 @@ def _install_completion(context: click.Context, parameter: click.Parameter, shel
     callback=_install_completion, help="Install that script for this user.",
 )  # fmt: skip
 def cli() -> None:
-    """Measure what error a tensor kernel makes, in units that its format and its op justify."""
+    """Measure what error a tensor kernel makes, in units that its format and its op justify.
+
+    Exit codes: 0 go or suspect, 1 no-go, 2 bad usage or input, 3 a crash of gonogo itself.
+    """
 
 
 for command in (audit, calibrate, check, demo, evaluate, ops, reproduce, run, show):
@@ -59,9 +63,13 @@ for command in (audit, calibrate, check, demo, evaluate, ops, reproduce, run, sh
 
 
 def main() -> None:
-    """Entry point: one line and exit code 2 for what gonogo refuses."""
+    """Entry point: one line and exit code 2 for what gonogo refuses; 3 for a crash, which is no verdict."""
     try:
         cli(prog_name=PROGRAM, complete_var=VARIABLE)
     except GonogoError as error:
         click.echo(f"gonogo: {error}", err=True)
         sys.exit(2)
+    except Exception:  # noqa: BLE001 - whatever it is, Python would exit with 1, as for a no-go
+        traceback.print_exc()
+        click.echo("gonogo: crashed, which says nothing of the kernel. Please report the lines above", err=True)
+        sys.exit(3)

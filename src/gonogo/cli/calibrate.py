@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from gonogo.cli._completion import complete_gauge, complete_ops, complete_rule
 from gonogo.cli._parse import show_examples, split_words
@@ -57,6 +58,8 @@ def calibrate(
     from gonogo.records import load_columns
     from gonogo.rules import rule
 
+    if old is not None and click.get_current_context().get_parameter_source("out") is ParameterSource.COMMANDLINE:
+        raise InputError("--diff writes nothing, so -o has no use beside it. Leave one of them out")
     if gauge not in GAUGES:
         raise InputError(f"unknown gauge {gauge!r} for limits; known: {', '.join(GAUGES)}")
     method = Method("", gauge, rule(rule_name, **_parse_parameters(parameter)))
@@ -67,7 +70,14 @@ def calibrate(
         raise InputError(
             f"no record of op {', '.join(sorted(unknown))}; there are: {', '.join(sorted(columns.names['op']))}"
         )
-    limits = [limit for limit in make_limits(Rows(columns), method) if not wanted or limit.op in wanted]
+    made = [limit for limit in make_limits(Rows(columns), method) if not wanted or limit.op in wanted]
+    limits, vacuous = ([limit for limit in made if limit.is_vacuous is told] for told in (False, True))
+    for limit in vacuous:
+        click.echo(
+            f"left out: {limit.op}, contract {limit.contract}. A limit of {limit.value:.4g} would let errors pass "
+            f"that are no rounding: a control in {', '.join(limit.runs)} is wrong on some case",
+            err=True,
+        )
     if not limits:
         raise InputError(
             "no group of controls has enough sound records for this rule. Run more cases with: gonogo run"
@@ -80,7 +90,8 @@ def calibrate(
         if as_json:
             print_json([dict(zip(names, line, strict=True)) for line in lines])
         else:
-            print_tables([Table(f"{len(lines)} of {len(limits)} limits changed", names, lines)])
+            either = len(limits) + sum(change.after is None for change in changes)
+            print_tables([Table(f"{len(lines)} of {either} limits changed", names, lines)])
         return
     provenance: dict[str, str | int] = {
         "gonogo": __version__,
@@ -91,7 +102,8 @@ def calibrate(
     write_lock(out, limits, provenance)
     if as_json:
         print_json({
-            "lock": str(out), "limits": len(limits), "records": len(columns), "gauge": gauge, "rule": rule_name
+            "lock": str(out), "limits": len(limits), "left_out": len(vacuous),
+            "records": len(columns), "gauge": gauge, "rule": rule_name
         })  # fmt: skip
     else:
         click.echo(f"{len(limits)} limits ({gauge} × {rule_name}) in {out}")

@@ -114,15 +114,20 @@ def _print(found: FileVerification) -> None:
     if done < found.planned:
         lines.append(("stopped", f"after {done} of {found.planned} cases: it timed out too often"))
     others = list_worst(verification.failed)[1:]
-    lines += [("also", f"{one.case}: {_tell(one.verdict)}") for one in others[: SHOWN_FAILURES - 1]]
+    also = [("also", f"{one.case}: {_tell(one.verdict)}") for one in others[: SHOWN_FAILURES - 1]]
     if len(others) >= SHOWN_FAILURES:
-        lines.append(("", f"and {len(others) - SHOWN_FAILURES + 1} more; all of them: --json"))
+        also.append(("", f"and {len(others) - SHOWN_FAILURES + 1} more; all of them: --json"))
     click.echo(f"{kernel.path.name}:{kernel.function} as {verification.op}: {verification.decision}")
+    _print_lines(lines)
+    for line in tell_failure(verification):
+        click.echo(line)
+    _print_lines(also)
+
+
+def _print_lines(lines: list[tuple[str, str]]) -> None:
     for name, told in lines:
         if told:
             click.echo(f"  {name:<11} {told}")
-    for line in tell_failure(verification):
-        click.echo(line)
 
 
 def _tell(verdict: Verdict) -> str:

@@ -75,7 +75,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
         evaluations=evaluations,
         tables=tables,
         cells=[cell for cell, _ in find_tightening(uniform)],
-        limits=calibrate(rows, default_methods()[0]),
+        limits=[limit for limit in calibrate(rows, default_methods()[0]) if not limit.is_vacuous],
     )
 
 

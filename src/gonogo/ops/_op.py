@@ -81,6 +81,8 @@ class Op:
     kernels: tuple[Kernel, ...]
     main: str
     """The axis that the strategies `boundary` and `regular` vary."""
+    only_listed: bool = False
+    """Whether kernels take no sizes but the candidates: neither strategies nor shrinking leave them then."""
     reduced: tuple[str, ...] = ()
     """Axes summed over: the length of its sums is the product of their sizes."""
     sums_of_products: bool = False

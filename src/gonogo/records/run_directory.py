@@ -94,8 +94,10 @@ def read_description(folder: Path) -> dict[str, Any]:
     path = folder / RUN_FILE
     try:
         description = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise InputError(f"{folder} is no run directory: it has no {RUN_FILE}") from None
+    except (FileNotFoundError, NotADirectoryError):
+        absent = "it is a file" if folder.exists() else "it does not exist"
+        problem = f"it has no {RUN_FILE}" if folder.is_dir() else absent
+        raise InputError(f"{folder} is no run directory: {problem}") from None
     except ValueError as error:
         raise InputError(f"{path} is not readable as JSON: {error}") from None
     if not isinstance(description, dict):

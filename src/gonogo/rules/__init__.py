@@ -7,12 +7,13 @@ touches no other file. `max_margin.py` is the rule "max-margin".
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-from gonogo.errors import InputError, UnknownRule
+from gonogo.errors import InputError, UnknownRule, suggest
 from gonogo.rules._rule import Rule
 
 __all__ = ["Rule", "rule", "rule_names"]
@@ -33,9 +34,15 @@ def rule(name: str, **parameters: Any) -> Rule:
     """
     if name not in rule_names():
         raise UnknownRule(name, rule_names())
+    make = import_module(f"{__name__}.{name.replace('-', '_')}").rule
+    known = tuple(inspect.signature(make).parameters)
+    for given in parameters:
+        if given not in known:
+            near = suggest(given, known) or "."
+            raise InputError(f"rule {name!r} has no parameter {given!r}{near} It has: {', '.join(known) or 'none'}")
     try:
-        made = import_module(f"{__name__}.{name.replace('-', '_')}").rule(**parameters)
-    except TypeError as error:  # a parameter too many, or no number
+        made = make(**parameters)
+    except TypeError as error:  # no number
         raise InputError(f"rule {name!r}: {error}") from None
     assert isinstance(made, Rule)
     return made
