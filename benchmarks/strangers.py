@@ -47,8 +47,10 @@ class Finding:
 
 
 def list_faulty(ops: tuple[str, ...] = ()) -> list[tuple[str, Kernel]]:
-    """Op and kernel, for every faulty kernel."""
-    return [(op.name, kernel) for op in find_ops(ops) for kernel in op.kernels if kernel.role == "faulty"]
+    """Op and kernel, for every faulty kernel of the corpus, and of no other folder that was added."""
+    corpus = Path(gonogo.ops.__file__).parent
+    known = [op for op in find_ops(ops) if (corpus / op.name).is_dir()]
+    return [(op.name, kernel) for op in known for kernel in op.kernels if kernel.role == "faulty"]
 
 
 def is_refused(kernel: Kernel, dtype: str, device: str) -> bool:
@@ -79,7 +81,6 @@ def verify_stranger(
     if is_refused(kernel, dtype, device):
         return Finding(op, kernel.name, dtype, 0, 0, "refused")
     set_switches(device)  # before Triton decorates anything
-    configure_torch()
     control = get_op(op).kernel(str(kernel.calibrate_against))
     found = gonogo.verify(
         load_stranger(op, kernel), op, dtypes=[dtype], cases=cases, seed=seed, device=device,
@@ -91,7 +92,7 @@ def verify_stranger(
 
 def verify_unit(unit: tuple[str, Kernel, str], *, device: str, cases: int, seed: int) -> Finding:
     """In a process of the pool. An error of verify itself is a finding too, and no reason to stop."""
-    torch.set_num_threads(1)  # there is a process per core
+    configure_torch()
     warnings.simplefilter("ignore")  # Triton's interpreter computes by NumPy, and faults overflow
     try:
         return verify_stranger(*unit, device=device, cases=cases, seed=seed)

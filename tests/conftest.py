@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,18 @@ GPU = _has_gpu()
 if not GPU:
     # Read when a kernel is decorated, so it must be set before path_triton is imported.
     os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_ops_of_others() -> Iterator[None]:
+    """Folders of ops that a module adds are gone after it: others count and list what comes with the package."""
+    from gonogo import ops
+
+    before = list(ops.__path__)
+    yield
+    if list(ops.__path__) != before:
+        ops.__path__[:] = before
+        ops.get_op.cache_clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
