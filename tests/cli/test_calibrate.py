@@ -33,6 +33,16 @@ def test_diff_with_a_lock_that_names_kernels(tmp_path: Path) -> None:
     assert f"2 of {len(limits) + 1} limits changed" in told
 
 
+def test_a_limit_that_zeros_pass_is_left_out(tmp_path: Path) -> None:
+    """rmsnorm_triton overflows in float16 and answers zeros."""
+    lock = tmp_path / "gonogo.lock"
+    done = calibrate(RUN.with_name("h200-1"), "--ops", "rmsnorm", "-o", lock, "--json")
+    contracts = {limit.contract for limit in read_lock(lock)[0]}
+    assert contracts == {"float32", "bfloat16"}
+    assert json.loads(done.stdout)["left_out"] == 1
+    assert "left out: rmsnorm, contract float16. A limit of " in done.stderr
+
+
 def test_refusals(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("")
