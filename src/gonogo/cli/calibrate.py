@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -11,6 +12,9 @@ from gonogo.cli._completion import complete_gauge, complete_ops, complete_rule
 from gonogo.cli._parse import show_examples, split_words
 from gonogo.cli._tables import print_json, print_tables
 from gonogo.errors import InputError
+
+if TYPE_CHECKING:
+    from gonogo.limits import Limit
 
 
 @click.command(
@@ -52,9 +56,8 @@ def calibrate(
     from gonogo.evaluate.groups import Rows
     from gonogo.evaluate.score import Method
     from gonogo.evaluate.score import calibrate as make_limits
-    from gonogo.evaluate.table import Table
     from gonogo.limits import GAUGES
-    from gonogo.lock import diff_limits, read_lock, write_lock
+    from gonogo.lock import read_lock, write_lock
     from gonogo.records import load_columns
     from gonogo.rules import rule
 
@@ -71,27 +74,16 @@ def calibrate(
             f"no record of op {', '.join(sorted(unknown))}; there are: {', '.join(sorted(columns.names['op']))}"
         )
     made = [limit for limit in make_limits(Rows(columns), method) if not wanted or limit.op in wanted]
-    limits, vacuous = ([limit for limit in made if limit.is_vacuous is told] for told in (False, True))
-    for limit in vacuous:
-        click.echo(
-            f"left out: {limit.op}, contract {limit.contract}. A limit of {limit.value:.4g} would let errors pass "
-            f"that are no rounding: a control in {', '.join(limit.runs)} is wrong on some case",
-            err=True,
-        )
+    limits = [limit for limit in made if not limit.is_vacuous]
+    for limit in made:
+        if limit.is_vacuous:
+            click.echo(_tell_vacuous(limit), err=True)
     if not limits:
         raise InputError(
             "no group of controls has enough sound records for this rule. Run more cases with: gonogo run"
         )
     if old is not None:
-        before = [limit for limit in read_lock(old)[0] if not wanted or limit.op in wanted]
-        changes = diff_limits(before, limits)
-        lines = [(c.op, c.contract, c.kernel, c.dtype, c.before, c.after, c.kind) for c in changes]
-        names = ("op", "contract", "kernel", "dtype", "before", "after", "change")
-        if as_json:
-            print_json([dict(zip(names, line, strict=True)) for line in lines])
-        else:
-            either = len(limits) + sum(change.after is None for change in changes)
-            print_tables([Table(f"{len(lines)} of {either} limits changed", names, lines)])
+        _print_changes([limit for limit in read_lock(old)[0] if not wanted or limit.op in wanted], limits, as_json)
         return
     provenance: dict[str, str | int] = {
         "gonogo": __version__,
@@ -102,11 +94,32 @@ def calibrate(
     write_lock(out, limits, provenance)
     if as_json:
         print_json({
-            "lock": str(out), "limits": len(limits), "left_out": len(vacuous),
+            "lock": str(out), "limits": len(limits), "left_out": len(made) - len(limits),
             "records": len(columns), "gauge": gauge, "rule": rule_name
         })  # fmt: skip
     else:
         click.echo(f"{len(limits)} limits ({gauge} × {rule_name}) in {out}")
+
+
+def _tell_vacuous(limit: Limit) -> str:
+    return (
+        f"left out: {limit.op}, contract {limit.contract}. A limit of {limit.value:.4g} would let errors pass that "
+        f"are no rounding: a control in {', '.join(limit.runs)} is wrong on some case"
+    )
+
+
+def _print_changes(before: list[Limit], after: list[Limit], as_json: bool) -> None:
+    from gonogo.evaluate.table import Table
+    from gonogo.lock import diff_limits
+
+    changes = diff_limits(before, after)
+    lines = [(c.op, c.contract, c.kernel, c.dtype, c.before, c.after, c.kind) for c in changes]
+    names = ("op", "contract", "kernel", "dtype", "before", "after", "change")
+    if as_json:
+        print_json([dict(zip(names, line, strict=True)) for line in lines])
+    else:
+        either = len(after) + sum(change.after is None for change in changes)
+        print_tables([Table(f"{len(lines)} of {either} limits changed", names, lines)])
 
 
 def _parse_parameters(given: tuple[str, ...]) -> dict[str, float]:
