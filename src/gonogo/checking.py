@@ -71,7 +71,7 @@ def _compare(actual: Any, expected: Any) -> Row:
 
 def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract, gauge: str) -> Row:
     """Outcome and readings of an output, as a run would record them, one in `gauge` among them."""
-    from gonogo.campaign.measurement import count_non_finite, make_reference, read_bounds
+    from gonogo.campaign.measurement import make_reference, read_bounds, settle_outcome
     from gonogo.measure.readings import read
 
     shape, dtype = _find_shape(op, inputs), _find_dtype(op, inputs)
@@ -87,13 +87,10 @@ def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract
     except Exception as error:  # whatever the code of an own op raises
         raise ReferenceFailed(op.name, "the given inputs", error) from error
     output = output.detach().to(reference.expected.device)  # small references are kept in host memory
-    mismatched = count_non_finite(output, reference, dtype)
     row = read_bounds(output, reference)
     if gauge not in row:
         row[gauge] = read(output, reference.expected, gauge=gauge).worst
-    if mismatched:
-        return row | {"outcome": "non-finite", "detail": f"{mismatched} elements"}
-    return row | {"outcome": "ok"}
+    return row | settle_outcome(output, reference, dtype)
 
 
 def _take_inputs(op: Op, given: Mapping[str, Any]) -> list[torch.Tensor]:

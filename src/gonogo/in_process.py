@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import Case, make_inputs
 from gonogo.diagnosis import Planned
 from gonogo.own_op import OwnOp
 from gonogo.verdicts import Row
+
+if TYPE_CHECKING:
+    import torch
+
+AHEAD = 3
+"""Cases whose inputs are in memory at a time, the one at work included."""
 
 
 @dataclass(frozen=True)
@@ -20,21 +29,32 @@ class InProcess:
     device: str
     bounds_only: bool = False
     """Whether rows are for verdicts alone, and not for a record."""
+    settled: float = -math.inf
+    """A bound reading up to this is go without a deterministic one beside it."""
 
     def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
         """Rows of each case, of those kernels that take its dtype."""
-        return [self.run_case(number, *one, kernels, worst=worst) for number, one in enumerate(planned)]
+        return list(self.run_each(planned, kernels, worst=worst))
 
-    def run_case(
-        self, number: int, case: Case, strategy: str, kernels: Sequence[str], *, worst: int = 0
-    ) -> list[Row]:
-        """Rows of one case."""
+    def run_each(
+        self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0
+    ) -> Iterator[list[Row]]:
+        """The same, as they come."""
         from gonogo.campaign.bench import Job
         from gonogo.campaign.execute import run_job
 
-        usable = tuple(name for name in kernels if case.dtype in self.op.kernel(name).dtypes)
-        job = Job(number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only)
-        return list(run_job(job, lambda kernel: None, op=self.op))
+        # Drawing values takes about as long as judging them: the next inputs are made meanwhile.
+        with ThreadPoolExecutor(1) as maker:
+            ahead: deque[Future[list[torch.Tensor]]] = deque()
+            for number, (case, strategy) in enumerate(planned):
+                for coming, _ in planned[number + len(ahead) : number + AHEAD]:
+                    ahead.append(maker.submit(make_inputs, coming, self.device, self.op))
+                usable = tuple(name for name in kernels if case.dtype in self.op.kernel(name).dtypes)
+                job = Job(
+                    number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only,
+                    settled=self.settled,
+                )  # fmt: skip
+                yield list(run_job(job, lambda kernel: None, op=self.op, inputs=ahead.popleft().result()))
 
     def find_narrow_casts(self, case: Case) -> tuple[str, ...]:
         """Formats narrower than float64 that the reference of the op casts to, on one case."""

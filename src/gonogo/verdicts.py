@@ -150,8 +150,20 @@ def tell_failure(found: Verification) -> list[str]:
         if found.holds_under:
             told = f"within a {found.holds_under} contract; the one declared is {found.contract}"
             lines.append(("contract", told))
-    lines += [("note", note) for note in found.notes] + [("recorded", str(found.recorded or ""))]
+    lines += [("note", note) for note in (*found.notes, *_tell_unjudged(found))]
+    lines.append(("recorded", str(found.recorded or "")))
     return [f"  {name:<11} {told}" for name, told in lines if told]
+
+
+def _tell_unjudged(found: Verification) -> list[str]:
+    """On how many cases the row of a sound output has more to say."""
+    cases = sum(one.record["outcome"] == "ok" and one.record.get("detail") is not None for one in found.verdicts)
+    if not cases:
+        return []
+    return [
+        f"on {cases} of {len(found.verdicts)} cases some elements are not judged: under contract {found.contract} "
+        "a result inside may be past its format's range, and anything may come of that"
+    ]
 
 
 def tell_element(element: dict[str, Any]) -> str:

@@ -66,7 +66,9 @@ def verify(
     found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
     # Other gauges need no scale, and are not among the bounds.
     bounds_only = record is None and (found is None or found.gauge in DTYPE_FREE)
-    runner = InProcess(add_candidate(plain, kernel, promised, given), place, bounds_only=bounds_only)
+    settled = found.value if bounds_only and found is not None and found.gauge == "bound" else -math.inf
+    candidate = add_candidate(plain, kernel, promised, given)
+    runner = InProcess(candidate, place, bounds_only=bounds_only, settled=settled)
     planned = plan_cases(plain, dtypes=dtypes, cases=cases, seed=seed, device=place, distributions=distributions)
     target = [(parse_case(only, plain), "replay")] if only else planned
     recorder = open_record(record, place, isolated=False) if record is not None else None
@@ -74,8 +76,7 @@ def verify(
     extra = (find_recorded_control(runner.op),) if record is not None else ()
     rows: list[Row] = []
     for kernels, chosen in _plan_runs(planned, target, beside, extra):
-        for number, one in enumerate(chosen):
-            made = runner.run_case(number, *one, kernels)
+        for made in runner.run_each(chosen, kernels):
             check_controls(made, beside)
             rows += made
     if found is None:

@@ -35,7 +35,7 @@ def test_arrays_become_tensors(dtype: type) -> None:
 def test_roundings_apart_among_subnormals_are_two_units_of_signal() -> None:
     step = 2.0**-24
     expected = torch.tensor([1.5 * step, 1.0], dtype=torch.float64)
-    reference = Reference(expected, torch.zeros(2), torch.zeros(2), Contract())
+    reference = Reference(expected, torch.zeros(2), Contract(), lambda: torch.zeros(2))
     down, up = (torch.tensor([times * step, 1.0]).half() for times in (1, 2))
     assert compare_outputs(down, up, reference, "float16") == {"bits_equal": False, "signal": 2.0}
 

@@ -11,18 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 
 from gonogo import errors  # noqa: E402
+from gonogo.campaign.measurement import make_reference, read_bounds  # noqa: E402
 from gonogo.measure.running_error import error_scale  # noqa: E402
 from gonogo.measure.running_error.companion import EXACT, Error, Tracked, total  # noqa: E402
 from gonogo.measure.running_error.mode import RunningErrorMode  # noqa: E402
 from gonogo.measure.running_error.rules import PASSIVE, RULES  # noqa: E402
 from gonogo.measure.running_error.rules.smooth import SLOPES  # noqa: E402
+from gonogo.ops import get_op  # noqa: E402
 from gonogo.schema import Contract  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location("analytic_scale", Path(__file__).with_name("analytic_scale.py"))
@@ -881,6 +886,44 @@ def test_accumulating_in_float16_counts_in_its_own_roundoff():
     # The cast costs nothing where everything is float16, and u16/u32 = 2^13 where it narrows.
     added = 2.0**13 * x.double().tanh().sum(-1)
     torch.testing.assert_close(single - half, added, rtol=1e-5, atol=0)
+
+
+HALF = Contract(accumulate="float16", summation="sequential")
+
+
+@pytest.mark.parametrize("reference", [torch.sum, torch.mean, lambda x: x @ torch.ones(2, dtype=x.dtype)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_past_the_range_of_the_accumulator_nothing_is_promised(reference, sign):
+    """65,520 is the first sum that float16 rounds to infinity, and two roundings may take 65,457 there."""
+    for largest, fits in ((65457.0, False), (65456.0, True)):
+        x = torch.tensor([largest - 2, sign * 2.0])
+        assert error_scale(reference, [x], contract=HALF)[1].isfinite().all() == fits
+        assert error_scale(reference, [x], contract=Contract())[1].isfinite().all()
+
+
+def test_overflow_spreads_no_further_than_its_value():
+    x = torch.tensor([[300.0, 0.0, -300.0], [2.0, 0.0, 1.0]])
+    square_root = error_scale(lambda x: torch.sqrt(x * x), [x], contract=HALF)[1]
+    assert square_root.isinf().tolist() == [[True, False, True], [False, False, False]]
+    rows = error_scale(lambda x: x / (x * x).sum(-1, keepdim=True), [x], contract=HALF)[1]
+    assert rows.isinf().tolist() == [[True, False, True], [False, False, False]]  # 0 over anything is 0
+    masked = error_scale(lambda x: torch.softmax(x.masked_fill(x > 100, -1e9), -1), [x], contract=HALF)[1]
+    assert masked.isfinite().all()
+
+
+@given(hnp.arrays(np.float16, (1, 1, 9), elements=st.floats(-2000, 2000, width=16)))
+def test_float16_arithmetic_stays_within_its_scale(x):
+    """NumPy rounds every step to float16, and overflows as a half-precision accumulator does."""
+    total = np.float16(0)
+    with np.errstate(over="ignore"):
+        for value in x.ravel():
+            total = total + value * value
+        output = x / np.sqrt(total / np.float16(9) + np.float16(1e-5))
+    inputs = [torch.from_numpy(x)]
+    reference = make_reference(get_op("rmsnorm"), inputs, HALF, x.shape)
+    row = read_bounds(torch.from_numpy(output), reference)
+    assert row["deterministic"] <= 1
+    assert reference.unjudged == 0 or np.square(x.astype(float)).sum() >= 65520 / (1 + 10 * 2.0**-11)
 
 
 def test_a_cast_is_charged_and_not_performed():

@@ -33,6 +33,8 @@ class Job:
     """How many of its worst elements to put into a row, beside what is recorded."""
     bounds_only: bool = False
     """Whether to read no more than a verdict needs: no ErrorStats, policies or other kernels to compare with."""
+    settled: float = -math.inf
+    """A bound reading up to this is go without a deterministic one beside it."""
 
     def load_op(self) -> Op:
         """The op from its folder, by the name the case has for it."""
@@ -77,10 +79,16 @@ class Bench:
         return math.prod(sizes[axis] for axis in self.op.reduced)
 
 
-def prepare(job: Job, announce: Callable[[str], None] = lambda kernel: None, *, op: Op | None = None) -> Bench:
-    """Inputs and the reference of the default contract; of an op at hand, or of the one in its folder."""
+def prepare(
+    job: Job,
+    announce: Callable[[str], None] = lambda kernel: None,
+    *,
+    op: Op | None = None,
+    inputs: list[torch.Tensor] | None = None,
+) -> Bench:
+    """Inputs, unless at hand, and the reference of the default contract; of an op at hand, or of its folder."""
     op = op or job.load_op()
-    inputs = make_inputs(job.case, job.device, op)
+    inputs = inputs or make_inputs(job.case, job.device, op)
     # The copies are in memory of their own; the layout stays with the inputs.
     bench = Bench(job, op, inputs, [x.contiguous().clone() for x in inputs], announce)
     bench.outputs |= dict.fromkeys(job.gave_nothing)

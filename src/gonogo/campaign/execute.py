@@ -10,7 +10,7 @@ import torch
 
 from gonogo.campaign.bench import Bench, Job, prepare
 from gonogo.campaign.call import call_twice
-from gonogo.campaign.measurement import compare_outputs, count_non_finite, measure_output, read_bounds
+from gonogo.campaign.measurement import compare_outputs, measure_output, read_bounds, settle_outcome
 from gonogo.campaign.outcome import explain, find_fault
 from gonogo.errors import CampaignFailed
 from gonogo.formats import get_format
@@ -25,9 +25,15 @@ REFUSED_BY_INTERPRETER = {
 }
 
 
-def run_job(job: Job, announce: Callable[[str], None], *, op: Op | None = None) -> Iterator[Row]:
+def run_job(
+    job: Job,
+    announce: Callable[[str], None],
+    *,
+    op: Op | None = None,
+    inputs: list[torch.Tensor] | None = None,
+) -> Iterator[Row]:
     """Rows of a case, kernel by kernel; `announce` is told each kernel before it runs."""
-    bench = prepare(job, announce, op=op)
+    bench = prepare(job, announce, op=op, inputs=inputs)
     for name in job.kernels:
         announce(name)
         kernel = bench.op.kernel(name)
@@ -59,7 +65,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     assert isinstance(first, torch.Tensor)
     output, reference = first.detach(), bench.reference(kernel.contract_for(bench.job.case.dtype))
     bench.outputs[kernel.name] = output
-    row |= read_bounds(output, reference)
+    row |= read_bounds(output, reference, bench.job.settled)
     if not bench.job.bounds_only:
         row |= measure_output(
             bench.op, bench.job.case.dtype, output, reference, bench.reduced_length,
@@ -67,9 +73,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
         )  # fmt: skip
         row |= _compare(bench, kernel, output)
     if outcome == "ok":
-        mismatched = count_non_finite(output, reference, bench.job.case.dtype)
-        if mismatched:
-            outcome, detail = "non-finite", f"{mismatched} elements"
+        return row | settle_outcome(output, reference, bench.job.case.dtype)
     return row | {"outcome": outcome, "detail": detail}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from gonogo.formats import get_format
 from gonogo.measure.gauges import gauge
 from gonogo.measure.readings import read
 from gonogo.measure.running_error import error_scale
+from gonogo.measure.running_error.mode import WIDE
 from gonogo.measure.stats import measure
 from gonogo.ops import Op
 from gonogo.policies import Twin, read_policies, rmse
@@ -30,35 +32,50 @@ Controls that accumulate in float32 read at most 5.7 of them in the committed re
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reference:
     """What a case's outputs are held against, for kernels of one contract."""
 
     expected: torch.Tensor
     scale: torch.Tensor
-    sequential_scale: torch.Tensor
-    """The same with every sum taken for one long chain; the same tensor where that changes nothing."""
     contract: Contract
+    make_sequential_scale: Callable[[], torch.Tensor]
 
     @property
     def unit_roundoff(self) -> float:
         """u_c."""
         return get_format(self.contract.accumulate).unit_roundoff
 
+    @cached_property
+    def sequential_scale(self) -> torch.Tensor:
+        """The scale with every sum taken for one long chain; the same tensor where that changes nothing."""
+        return self.make_sequential_scale()
+
+    @cached_property
+    def unjudged(self) -> int:
+        """Elements with a value and an infinite scale: the accumulate format has overflowed on the way there."""
+        if get_format(self.contract.accumulate).largest >= WIDE:
+            return 0
+        return int((self.scale.isinf() & self.expected.isfinite()).sum())
+
 
 def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract, shape: tuple[int, ...]) -> Reference:
-    """Run the float64 reference once and carry both error scales along; its output must have `shape`."""
+    """Run the float64 reference with its error scale carried along; its output must have `shape`."""
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
     reference = op.load_reference()
     expected, scale = _run_reference(reference, wide, contract)
     if tuple(expected.shape) != shape:
         raise BadReference(f"returns shape {tuple(expected.shape)}; the op's output has {shape} here")
     where = "cpu" if expected.numel() <= ON_HOST else expected.device
-    scale = longest = _forgive(scale).to(where)
-    if op.reduced and contract.summation != "sequential":
-        _, sequential = _run_reference(reference, wide, replace(contract, summation="sequential"))
-        longest = _forgive(sequential).to(where)
-    return Reference(expected.to(where), scale, longest, contract)
+    scale = _forgive(scale).to(where)
+
+    def make_sequential_scale() -> torch.Tensor:
+        if not op.reduced or contract.summation == "sequential":
+            return scale
+        _, longest = _run_reference(reference, wide, replace(contract, summation="sequential"))
+        return _forgive(longest).to(where)
+
+    return Reference(expected.to(where), scale, contract, make_sequential_scale)
 
 
 def _run_reference(
@@ -75,16 +92,19 @@ def _forgive(scale: torch.Tensor) -> torch.Tensor:
     return scale.nan_to_num(nan=math.inf, posinf=math.inf)
 
 
-def read_bounds(output: torch.Tensor, reference: Reference) -> Row:
-    """The readings a verdict is made from."""
+def read_bounds(output: torch.Tensor, reference: Reference, settled: float = -math.inf) -> Row:
+    """The readings a verdict is made from; up to `settled` the bound alone decides, and nothing else is read."""
     output = output.to(reference.expected.device)
     bound = gauge("bound", accumulate=reference.contract.accumulate)
     reading = read(output, reference.expected, gauge=bound, scale=reference.scale)
+    at = None if reading.index is None else ",".join(map(str, reading.index))
+    row: Row = {"bound": reading.worst, "bound_at": at, "bias": reading.bias, "deterministic": None}
+    if reading.worst <= settled:
+        return row
     longest = reading
     if reference.sequential_scale is not reference.scale:
         longest = read(output, reference.expected, gauge=bound, scale=reference.sequential_scale)
-    at = None if reading.index is None else ",".join(map(str, reading.index))
-    return {"bound": reading.worst, "bound_at": at, "bias": reading.bias, "deterministic": longest.worst}
+    return row | {"deterministic": longest.worst}
 
 
 def measure_output(
@@ -150,6 +170,16 @@ def compare_outputs(output: torch.Tensor, control: torch.Tensor, reference: Refe
     return {"bits_equal": False, "signal": worst_ratio(difference, size)}
 
 
+def settle_outcome(output: torch.Tensor, reference: Reference, dtype: str) -> Row:
+    """The outcome of an output that is sound but for its numbers, and what there is to add."""
+    mismatched = count_non_finite(output, reference, dtype)
+    if mismatched:
+        return {"outcome": "non-finite", "detail": f"{mismatched} elements"}
+    overflowed = f"{reference.contract.accumulate} has overflowed on the way there"
+    told = f"{reference.unjudged} of {output.numel()} elements are not judged: {overflowed}"
+    return {"outcome": "ok", "detail": told if reference.unjudged else None}
+
+
 def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> int:
     """Elements where one side is NaN or infinite and the other is not the same.
 
@@ -158,8 +188,10 @@ def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> 
     """
     expected = reference.expected
     wide = output.to(expected.device).double()
-    near = NEAR_OVERFLOW * reference.unit_roundoff * reference.scale
     threshold = float(get_format(dtype).overflow_threshold)
+    if bool((wide.isfinite() & (expected.abs() < threshold)).all()):
+        return 0
+    near = NEAR_OVERFLOW * reference.unit_roundoff * reference.scale
     may_overflow = expected.abs() + near >= threshold
     may_stay = expected.abs() - near < threshold
     agrees = torch.where(

@@ -28,11 +28,15 @@ from gonogo.measure.running_error.companion import (
     PYTHON_HINT,
     Error,
     Tracked,
+    join,
     total,
 )
 from gonogo.schema import Contract
 
 Rule = Callable[..., tuple[Any, Any]]
+
+WIDE = 1e30
+"""A largest value that intermediate results are taken to stay below: of float32 and bfloat16, not of float16."""
 
 CORRECTLY_ROUNDED = frozenset(
     {"aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.reciprocal", "aten.sqrt"}
@@ -47,7 +51,9 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.contract = contract
-        self.unit = get_format(contract.accumulate, role="contract accumulate").unit_roundoff
+        fmt = get_format(contract.accumulate, role="contract accumulate")
+        self.unit = fmt.unit_roundoff
+        self.range = float(fmt.overflow_threshold) if fmt.largest < WIDE else math.inf
         self.rules = rules
         self.passive = passive
         """Ops that move or make exact values: on plain tensors they are left alone, views included."""
@@ -86,6 +92,17 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def cast_ulps(self, fmt: str) -> float:
         """Error of rounding to `fmt`, relative, in units of u_c."""
         return get_format(fmt).unit_roundoff / self.unit
+
+    def lose_overflow(self, sizes: Tensor, ulps: float = 0.0) -> Tensor | None:
+        """Infinite error where results of these sizes, `ulps` larger, are past the accumulate format's range.
+
+        A kernel that keeps the contract has lost the value there, and what it makes of an infinity is its own.
+        None where the format is wide.
+        """
+        if self.range == math.inf:
+            return None
+        sizes = sizes * (1 + ulps * self.unit)
+        return torch.zeros_like(sizes).masked_fill_(sizes.isfinite() & (sizes >= self.range), torch.inf)
 
     def run_primitive(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run `function`, written in primitive ops, on tracked arguments."""
@@ -138,6 +155,9 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             error = Error(error.extra.to(value.device), error.ulps)
         if self.guarded:
             error = guard_error(value, error)
+        if self.range < math.inf and not error.exact:
+            reached = value.abs() if error.extra is None else value.abs() + self.unit * error.extra
+            error = Error(join(self.lose_overflow(reached, error.ulps), error.extra, error.extra), error.ulps)
         return Tracked(value.to(torch.float64), error, aliased=aliased)
 
     def _apply_plain(self, func: Any, name: str, args: Any, kwargs: Any, leaves: list[Tensor]) -> Any:

@@ -31,15 +31,16 @@ def product_error(
         computed = (not err_a.exact) + (not err_b.exact)
         relative += computed * ctx.cast_ulps(ctx.contract.intermediate)
     weight_a, weight_b = a.abs(), b.abs()
+    lost = None if ctx.range == math.inf else ctx.lose_overflow(apply(weight_a, weight_b), relative)
     if err_a.extra is None and err_b.extra is not None:
-        return apply(weight_a, weight_b.mul_(relative).add_(err_b.extra))
+        return join(apply(weight_a, weight_b.mul_(relative).add_(err_b.extra)), lost)  # type: ignore[return-value]
     second = None
     if err_b.extra is not None:
         second = apply(weight_a, spread_out(err_b.extra, b.shape))
     weight_a.mul_(relative)
     if err_a.extra is not None:
         weight_a.add_(err_a.extra)
-    return join(apply(weight_a, weight_b), second)  # type: ignore[return-value]
+    return join(join(apply(weight_a, weight_b), second), lost)  # type: ignore[return-value]
 
 
 def multiply(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:

@@ -15,7 +15,7 @@ Pair = tuple[Tensor, Error]
 
 
 def add_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
-    """sum, mean over n: op(E) + g(n)·op(|x|)."""
+    """sum, mean over n: op(E) + g(n)·op(|x|), infinite where a sum of some of the terms may be past the range."""
     x, err = ctx.split(args[0])
     rest, named = args[1:], keep_wide(kwargs)
     value = op(x, *rest, **named)
@@ -24,10 +24,11 @@ def add_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
         return value, Error(None, ctx.growth(length))
     weight = ctx.growth(length) + err.ulps
     absolute = add_magnitudes(x, value, rest, named)
+    lost = ctx.lose_overflow(absolute, weight)
     if op_name(op) == "mean":
         weight /= max(length, 1)
     extra = None if err.extra is None else op(spread_out(err.extra, x.shape), *rest, **named)
-    return value, Error(join(absolute.mul_(weight), extra))
+    return value, Error(join(join(absolute.mul_(weight), lost), extra))
 
 
 def add_magnitudes(x: Tensor, value: Tensor, rest: Any, named: Any) -> Tensor:
