@@ -17,7 +17,9 @@ import pytest
 import torch
 
 import gonogo
+from gonogo.calibration import measure_limit
 from gonogo.cases import plan_case
+from gonogo.choices import find_contract
 from gonogo.errors import ControlFailed, InputError, NoGo, ReferenceFailed, UnknownOp, UnknownWord
 from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.score import calibrate, default_methods
@@ -28,6 +30,7 @@ from gonogo.lock import read_lock, write_lock
 from gonogo.ops import get_op
 from gonogo.records import append_rows, load_columns, read_description, read_run
 from gonogo.rules import rule
+from gonogo.schema import Contract
 from gonogo.shipped import shipped_lock
 
 
@@ -76,7 +79,7 @@ def test_a_wrong_kernel_explains_itself() -> None:
         f"{tuple(found.worst['index'])}: expected {found.worst['expected']!r}, actual {found.worst['actual']!r}, ",
         f"{found.worst['ulp']} ULPs apart",
         f"smallest    {found.smallest}",
-        f'replay      gonogo.verify(short_sum, "softmax", only="{found.smallest}")',
+        f'replay      gonogo.verify(short_sum, "softmax", only="{found.smallest}", device="cpu")',
     ):
         assert told in str(caught.value)
     # The replay is what it says, word for word.
@@ -151,7 +154,7 @@ def test_a_replayed_case_meets_the_limit_of_all_cases() -> None:
     assert again.verdicts[0].verdict.limit == found.verdicts[0].verdict.limit
     assert found.replay == (
         f'gonogo.verify(wrong, op, only="{found.smallest}", controls=..., cases=4, seed=0, '
-        "dtypes=('float16', 'bfloat16', 'float32'))"
+        "dtypes=('float16', 'bfloat16', 'float32'), device=\"cpu\")"
     )
 
 
@@ -160,9 +163,95 @@ def test_a_replay_names_what_it_is_judged_by(tmp_path: Path) -> None:
     write_lock(lock, [make_limit(9.0)], {})
     given: dict[str, Any] = {"device": "cpu", "cases": 1, "dtypes": "float32", "strict": False}
     by_lock = gonogo.verify(short_sum, "softmax", lock=lock, name="other", **given)
-    assert by_lock.replay == f'gonogo.verify(short_sum, "softmax", only="{by_lock.smallest}", lock={str(lock)!r})'
+    begun = f'gonogo.verify(short_sum, "softmax", only="{by_lock.smallest}"'
+    assert by_lock.replay == f'{begun}, lock={str(lock)!r}, device="cpu")'
     by_limit = gonogo.verify(short_sum, "softmax", limit=make_limit(9.0), controls=[softmax], **given)
-    assert by_limit.replay == f'gonogo.verify(short_sum, "softmax", only="{by_limit.smallest}", limit=...)'
+    assert by_limit.replay == f'{begun}, limit=..., device="cpu")'
+
+
+def test_a_limit_of_something_else_is_refused() -> None:
+    with pytest.raises(InputError, match="limit is for op softmax, contract float32; this is op relu, contract"):
+        gonogo.verify(torch.relu, "relu", limit=make_limit(9.0), device="cpu", cases=1)
+    with pytest.raises(InputError, match=r"this is op softmax, contract float32\+tf32"):
+        gonogo.verify(softmax, "softmax", limit=make_limit(9.0), contract="tf32", device="cpu", cases=1)
+
+
+def test_dtypes_by_the_names_that_people_use() -> None:
+    given: dict[str, Any] = {"device": "cpu", "cases": 1}
+    for dtypes in (torch.float16, "half", ["fp16", torch.half], ("torch.float16",)):
+        found = gonogo.verify(softmax, "softmax", dtypes=dtypes, **given)
+        assert [one.record["dtype"] for one in found.verdicts] == ["float16"]
+    with pytest.raises(InputError, match="unknown dtype 'float64'"):
+        gonogo.verify(softmax, "softmax", dtypes=[torch.float64], **given)
+
+
+def test_a_contract_by_the_name_that_reports_give_it() -> None:
+    assert find_contract("float32+tf32") == find_contract("tf32") == Contract(products="tf32")
+
+
+def test_a_pattern_holds_of_the_smallest_case_too() -> None:
+    """Planned cases fail only where cols is no power of two, and the shrunk one shows that this is not it."""
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        rows, columns = x.shape
+        return x + 1 if rows == 2 or (rows > 2 and not is_power_of_two(columns)) else x + 0
+
+    sizes = {"rows": (4, 8), "cols": (9, 16, 33, 64)}
+    op = gonogo.Op("same", inputs={"x": "rows cols"}, output="rows cols", sizes=sizes, reference=lambda x: x + 0)
+    found = gonogo.verify(wrong, op, device="cpu", strict=False)
+    assert all(not is_power_of_two(one.sizes["cols"]) for one in found.failed)
+    assert found.smallest is not None
+    assert found.smallest.split(":")[2] == "2x1"
+    assert "power of two" not in str(found.pattern)
+
+
+def is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+def test_a_suspect_case_is_named() -> None:
+    """Above a limit of almost nothing, and within the deterministic bound."""
+    limit = make_limit(1e-9)
+    found = gonogo.verify(softmax, "softmax", limit=limit, dtypes="float32", device="cpu", strict=False)
+    assert found.decision == "suspect"
+    furthest = max(found.suspect, key=lambda one: one.badness)
+    assert f"  suspect     {furthest.case}: suspect: reads {furthest.verdict.reading:.4g} bound" in repr(found)
+    assert "try another seed" in repr(found)
+
+
+def test_what_the_contract_cannot_hold_is_not_judged() -> None:
+    """Squares summed in float16 overflow, which that contract allows for and another does not."""
+
+    def half_sum(x: torch.Tensor) -> torch.Tensor:
+        mean = (x * x).sum(-1, keepdim=True, dtype=x.dtype).float() / x.shape[-1]
+        return (x.float() / torch.sqrt(mean + 1e-5)).to(x.dtype)
+
+    given: dict[str, Any] = {"dtypes": "float16", "device": "cpu", "strict": False}
+    kept = gonogo.verify(half_sum, "rmsnorm", contract="float16", **given)
+    told = sum(one.record["detail"] is not None for one in kept.verdicts)
+    assert kept.decision == "go"
+    assert told > 0
+    assert f"on {told} of 24 cases some elements are not judged: under contract float16" in repr(kept)
+    assert gonogo.verify(half_sum, "rmsnorm", **given).decision == "no-go"
+    off = gonogo.verify(lambda x: 1.01 * half_sum(x), "rmsnorm", contract="float16", **given)
+    assert off.decision == "no-go"
+
+
+def test_controls_of_ours_keep_their_contract_whatever_torch_is_set_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+
+    def softmax_torch(x: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return softmax(x)
+
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr("gonogo.ops.softmax.torch.softmax_torch", softmax_torch)
+    measure_limit("softmax", Contract(), cases=1, device="cpu")
+    assert set(seen) == {False}
+    seen.clear()
+    measure_limit("softmax", Contract(), controls=[softmax_torch], cases=1, device="cpu")
+    assert set(seen) == {True}
+    assert torch.backends.cudnn.allow_tf32
 
 
 def make_limit(value: float, gauge: str = "bound") -> Limit:
@@ -255,7 +344,7 @@ def test_unrepeatable_sums_are_within_atomics() -> None:
 
     found = gonogo.verify(flips, "softmax", device="cpu", strict=False, dtypes="float32", cases=4)
     assert {one.verdict.reason for one in found.failed} == {"not-repeatable"}
-    assert found.holds_under == "float32+atomics"
+    assert found.holds_under == "atomics"
 
 
 def test_one_factor_is_seen() -> None:

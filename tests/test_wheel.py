@@ -19,7 +19,7 @@ RUN = ROOT / "records" / "cpu-11"
 CASE = "softmax:f16:2x7x1025:c:uniform:81"
 NEEDS_TORCH = [
     ["audit", "--op", "relu", "--atol", "0", "--rtol", "0"],
-    ["check", "kernel.py", "--op", "softmax"],
+    ["check", f"{ROOT}/src/gonogo/ops/softmax/torch.py:softmax_torch", "--op", "softmax"],
     ["demo"],
     ["reproduce", "--out", "out"],
     ["run", "relu", "--out", "out"],

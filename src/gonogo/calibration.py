@@ -7,6 +7,7 @@ format the contract accumulates in. `Limit.kernel` says which.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ def measure_limit(
     from gonogo.campaign.bench import Job, prepare
     from gonogo.campaign.environment import describe_environment
     from gonogo.campaign.execute import run_kernel
+    from gonogo.campaign.worker import keep_precision
 
     place = find_device(device)
     set_switches(place)
@@ -50,7 +52,9 @@ def measure_limit(
             case, _ = plan_case(source, dtype, number, seed, distributions=FINITE, limit=size)
             job = Job(0, case, "verify", tuple(k.name for k in usable), place, bounds_only=True)
             bench = prepare(job, op=source)
-            rows = [run_kernel(bench, kernel) for kernel in usable]
+            # Given controls run as their owner has torch set; ours must keep the contract they are here for.
+            with nullcontext() if controls else keep_precision():
+                rows = [run_kernel(bench, kernel) for kernel in usable]
             check_controls(rows, given)
             readings += [row["bound"] for row in rows if row["outcome"] == "ok" and np.isfinite(row["bound"])]
     if not readings:

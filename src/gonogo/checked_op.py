@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo import ops as ops_package
+from gonogo.errors import BadKernelFile
 from gonogo.kernel_file import KernelFile
 from gonogo.ops import Framework, Kernel, Op, get_op
 from gonogo.own_op import CANDIDATE, WEAKER, OwnOp, find_control
@@ -56,17 +57,20 @@ def make_checked_op(
 def _load_function(path: str, function: str) -> Callable[..., Any]:
     module = sys.modules.get(LOADED_AS)
     if module is None:
-        sys.path.append(str(Path(path).parent))
+        sys.path += [str(Path(path).parent), str(Path.cwd())]
         spec = spec_from_file_location(LOADED_AS, path)
         assert spec is not None
         assert spec.loader is not None
         module = sys.modules[LOADED_AS] = module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[LOADED_AS]  # the next case meets the same error, not half a module
-            raise
-    found: Callable[..., Any] = getattr(module, function)
+        except BaseException as error:  # a SystemExit too
+            del sys.modules[LOADED_AS]
+            why = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise BadKernelFile(path, f"cannot be loaded: {why}") from error
+    found: Callable[..., Any] | None = getattr(module, function, None)
+    if not callable(found):
+        raise BadKernelFile(path, f"has {function!r} as {type(found).__name__}, not as a function")
     return found
 
 

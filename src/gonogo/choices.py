@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from gonogo.errors import InputError, UnknownOp, UnknownWord, suggest
-from gonogo.ops import Op, get_op, op_names
+from gonogo.ops import DTYPES, Op, get_op, op_names
 from gonogo.schema import Contract
 
 CONTRACTS = {
@@ -17,6 +18,10 @@ CONTRACTS = {
     "atomics": Contract(atomics=True),
 }
 """What a kernel may promise, by the word for it."""
+OTHER_NAMES = {
+    "half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16",
+    "float": "float32", "fp32": "float32", "f32": "float32",
+}  # fmt: skip
 
 
 def find_op(op: str | Op) -> Op:
@@ -31,17 +36,26 @@ def find_op(op: str | Op) -> Op:
 
 
 def find_contract(given: Contract | str | None) -> Contract:
-    """The contract a word stands for; float32 if there is none."""
+    """The contract a word stands for, also as reports and lock files write it; float32 if there is none."""
     if isinstance(given, Contract):
         return given
-    if given is not None and given not in CONTRACTS:
-        raise UnknownWord("contract", given, tuple(CONTRACTS))
-    return CONTRACTS[given or "float32"]
+    written = {contract.describe(): contract for contract in CONTRACTS.values()}
+    word = "float32" if given is None else given
+    if word not in CONTRACTS and word not in written:
+        raise UnknownWord("contract", word, tuple(CONTRACTS))
+    return CONTRACTS[word] if word in CONTRACTS else written[word]
 
 
 def name_contract(contract: Contract) -> str | None:
     """The word for a contract, where there is one."""
     return next((word for word, known in CONTRACTS.items() if known == contract), None)
+
+
+def find_dtypes(given: Any) -> tuple[str, ...]:
+    """Dtypes by name, each once; torch's own, and names by which others go, are taken too."""
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    names = [str(one).removeprefix("torch.") for one in several]
+    return find_words("dtype", [OTHER_NAMES.get(name, name) for name in names], DTYPES)
 
 
 def find_words(what: str, given: str | Sequence[str], known: Collection[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from gonogo.cases import Case, parse_case
+from gonogo.choices import name_contract
 from gonogo.errors import ReferenceFailed
 from gonogo.explain import ENOUGH, Trial, guess_pattern
 from gonogo.ops import Op
@@ -53,11 +54,12 @@ def explain_failure(
         return verification
     elements = {one.case: _find_elements(runner, one) for one in failed[:ENOUGH]}
     smallest = _shrink(runner, found, failed[0])
-    trials = [_make_trial(one, runner.op, elements.get(one.case, [])) for one in verification.verdicts]
+    seen = {one.case: one for one in (*verification.verdicts, smallest)}  # a pattern must hold of the smallest too
+    trials = [_make_trial(one, runner.op, elements.get(one.case, [])) for one in seen.values()]
     return replace(
         verification,
         worst=next(iter(elements[failed[0].case]), None),
-        smallest=smallest.id,
+        smallest=smallest.case,
         pattern=guess_pattern(trials, runner.op.main),
         holds_under=_find_weaker(runner, failed, contract),
     )
@@ -71,18 +73,18 @@ def _find_elements(runner: Runner, one: CaseVerdict) -> list[Row]:
     return elements
 
 
-def _shrink(runner: Runner, found: FoundLimit, worst: CaseVerdict) -> Case:
+def _shrink(runner: Runner, found: FoundLimit, worst: CaseVerdict) -> CaseVerdict:
     """Smaller and smaller sizes, axis by axis, as long as the case still fails."""
-    case = parse_case(worst.case, runner.op)
+    case, smallest = parse_case(worst.case, runner.op), worst
     if worst.verdict.reason == "timed-out":  # every try would cost another time-out
-        return case
+        return smallest
     tries, improved = 0, True
     while improved:
         improved = False
         for axis in range(len(case.sizes)):
             for size in _list_smaller(runner.op, axis, case.sizes[axis]):
                 if tries == MAX_SHRINKS:
-                    return case
+                    return smallest
                 tries += 1
                 smaller = replace(case, sizes=(*case.sizes[:axis], size, *case.sizes[axis + 1 :]))
                 try:
@@ -90,11 +92,12 @@ def _shrink(runner: Runner, found: FoundLimit, worst: CaseVerdict) -> Case:
                 except ReferenceFailed:  # the op has no such sizes: a filter wider than its input, say
                     continue
                 if row["outcome"] == "timed-out":
-                    return case
-                if judge_row(row, runner.op, found).verdict.decision == "no-go":
-                    case, improved = smaller, True
+                    return smallest
+                judged = judge_row(row, runner.op, found)
+                if judged.verdict.decision == "no-go":
+                    case, smallest, improved = smaller, judged, True
                     break
-    return case
+    return smallest
 
 
 def _list_smaller(op: Op, axis: int, size: int) -> list[int]:
@@ -137,5 +140,5 @@ def _find_weaker(runner: Runner, failed: Sequence[CaseVerdict], declared: Contra
 
     for kernel, contract in WEAKER.items():
         if contract != declared and all(map(holds(kernel), cases)):
-            return contract.describe()
+            return name_contract(contract)
     return None

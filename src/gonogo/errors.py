@@ -8,10 +8,11 @@ from typing import Any
 
 
 def suggest(name: str, known: Sequence[str]) -> str:
-    """A sentence that names what `name` is near to; empty where it is near to nothing known."""
+    """A sentence that names what `name` is short for or near to; empty where it is near to nothing known."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, known)
+    begun = [one for one in known if len(name) > 1 and one.startswith(name)]
+    near = begun[:3] or get_close_matches(name, known)
     return f". Did you mean {' or '.join(near)}?" if near else ""
 
 
@@ -211,6 +212,14 @@ class TooFewCases(InputError):
             f"rule {rule} needs {needs:,} reading{'' if needs == 1 else 's'}{promise} and has {have:,}. "
             "Run more cases, or choose another rule"
         )
+
+
+class BadKernelFile(InputError):
+    """A kernel file that cannot be loaded, or has no function where one was named: there is nothing to judge."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path} {problem}. Nothing was judged")
 
 
 class ReferenceFailed(InputError):

@@ -43,18 +43,28 @@ class InProcess:
         from gonogo.campaign.bench import Job
         from gonogo.campaign.execute import run_job
 
-        # Drawing values takes about as long as judging them: the next inputs are made meanwhile.
+        made = self._make_inputs([case for case, _ in planned])
+        for number, ((case, strategy), inputs) in enumerate(zip(planned, made, strict=True)):
+            usable = tuple(name for name in kernels if case.dtype in self.op.kernel(name).dtypes)
+            job = Job(
+                number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only,
+                settled=self.settled,
+            )  # fmt: skip
+            yield list(run_job(job, lambda kernel: None, op=self.op, inputs=inputs))
+
+    def _make_inputs(self, cases: Sequence[Case]) -> Iterator[list[torch.Tensor]]:
+        """The inputs of each case; while a GPU is at work on one, those of the next are drawn."""
+        if self.device == "cpu":  # cores are the kernel's
+            yield from (make_inputs(case, self.device, self.op) for case in cases)
+            return
         with ThreadPoolExecutor(1) as maker:
-            ahead: deque[Future[list[torch.Tensor]]] = deque()
-            for number, (case, strategy) in enumerate(planned):
-                for coming, _ in planned[number + len(ahead) : number + AHEAD]:
-                    ahead.append(maker.submit(make_inputs, coming, self.device, self.op))
-                usable = tuple(name for name in kernels if case.dtype in self.op.kernel(name).dtypes)
-                job = Job(
-                    number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only,
-                    settled=self.settled,
-                )  # fmt: skip
-                yield list(run_job(job, lambda kernel: None, op=self.op, inputs=ahead.popleft().result()))
+            coming: deque[Future[list[torch.Tensor]]] = deque()
+            for case in cases:
+                coming.append(maker.submit(make_inputs, case, self.device, self.op))
+                if len(coming) == AHEAD:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
 
     def find_narrow_casts(self, case: Case) -> tuple[str, ...]:
         """Formats narrower than float64 that the reference of the op casts to, on one case."""

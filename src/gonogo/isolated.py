@@ -118,21 +118,35 @@ def check_file(
             verification = replace(verification, recorded=recorder.append(rows, label))
         verification = explain_failure(verification, runner, found, promised)
     if verification.failed:
-        verification = replace(verification, replay=_tell_replay(kernel, verification, promised, device, lock))
+        verification = replace(
+            verification, replay=_tell_replay(kernel, verification, promised, device, lock, limits)
+        )
     outcomes = Counter(row["outcome"] for row in ours)
     return FileVerification(kernel, verification, dict(sorted(outcomes.items())), len(planned), refused)
 
 
 def _tell_replay(
-    kernel: KernelFile, found: Verification, contract: Contract, device: str, lock: str | Path | None
+    kernel: KernelFile,
+    found: Verification,
+    contract: Contract,
+    device: str,
+    lock: str | Path | None,
+    limits: Limits | None,
 ) -> str:
     """The command that runs the smallest failing case again, by the same limit."""
-    word = name_contract(contract)
-    target = f"{kernel.path}:{kernel.function}"
-    words = ["gonogo", "check", target, "--op", found.op, "--only", str(found.smallest)]
-    words += ["--contract", word] if word and contract != Contract() else []
-    words += ["--device", device] if device != "auto" else []
-    words += ["--lock", str(lock)] if lock is not None else []
+    from gonogo.campaign import Limits
+
+    usual = Limits()
+    allowed = limits or usual
+    options = {
+        "--contract": name_contract(contract) if contract != Contract() else None,
+        "--device": device if device != "auto" else None,
+        "--lock": lock,
+        "--timeout": f"{allowed.timeout_s:g}" if allowed.timeout_s != usual.timeout_s else None,
+        "--memory-gb": f"{allowed.memory_bytes / 2**30:g}" if allowed.memory_bytes != usual.memory_bytes else None,
+    }
+    words = ["gonogo", "check", f"{kernel.path}:{kernel.function}", "--op", found.op, "--only", str(found.smallest)]
+    words += [str(word) for option in options.items() if option[1] is not None for word in option]
     return shlex.join(words)
 
 

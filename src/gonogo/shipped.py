@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from gonogo.errors import InputError
 from gonogo.limits import Limit
 from gonogo.lock import read_lock
 from gonogo.ops import Op
@@ -48,6 +49,11 @@ def choose_limit(
 ) -> FoundLimit:
     """A limit at hand, else the lock file's; the package's own is for the ops of the package only."""
     if limit is not None:
+        if (limit.op, limit.contract) != (op.name, contract.describe()):
+            raise InputError(
+                f"limit is for op {limit.op}, contract {limit.contract}; this is op {op.name}, contract "
+                f"{contract.describe()}. Name that op and contract, or take another limit"
+            )
         return FoundLimit(limit, tell_limit(limit))
     if lock is None and isinstance(op, OwnOp):  # it may have the name of a known op without being that op
         return FoundLimit(None, NOTHING_CALIBRATED)

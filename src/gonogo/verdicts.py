@@ -150,6 +150,12 @@ def tell_failure(found: Verification) -> list[str]:
         if found.holds_under:
             told = f"within a {found.holds_under} contract; the one declared is {found.contract}"
             lines.append(("contract", told))
+    elif found.suspect:
+        furthest = max(found.suspect, key=lambda one: one.badness)
+        lines += [
+            ("suspect", f"{furthest.case}: {furthest.verdict.message}"),
+            ("", f"{furthest.described}. The deterministic bound still explains it: try another seed"),
+        ]
     lines += [("note", note) for note in (*found.notes, *_tell_unjudged(found))]
     lines.append(("recorded", str(found.recorded or "")))
     return [f"  {name:<11} {told}" for name, told in lines if told]

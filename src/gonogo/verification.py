@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gonogo.calibration import check_controls, pool_controls
 from gonogo.cases import CASES_PER_SEED, DISTRIBUTIONS, FINITE, INTERPRETER, NO_LIMIT, parse_case, plan_case
-from gonogo.choices import find_contract, find_op, find_words, name_contract
+from gonogo.choices import find_contract, find_dtypes, find_op, find_words, name_contract
 from gonogo.diagnosis import Planned, explain_failure
 from gonogo.errors import InputError, NoGo
 from gonogo.in_process import InProcess
@@ -26,6 +26,9 @@ from gonogo.schema import Contract
 from gonogo.shipped import choose_limit
 from gonogo.verdicts import Row, Verification, judge_row
 
+if TYPE_CHECKING:
+    import torch
+
 DEFAULT_CASES = 24
 SEEDS = 2**63 // CASES_PER_SEED
 """A case's seed is kept in 63 bits."""
@@ -35,7 +38,7 @@ def verify(
     kernel: Callable[..., Any],
     op: str | Op,
     *,
-    dtypes: str | Sequence[str] = DTYPES,
+    dtypes: str | Sequence[str | torch.dtype] | torch.dtype = DTYPES,
     cases: int = DEFAULT_CASES,
     seed: int = 0,
     contract: Contract | str | None = None,
@@ -92,6 +95,7 @@ def verify(
         planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
         planned_by += f", distributions={distributions!r}" if distributions != FINITE else ""
         judged_by = _tell_judged_by(limit, given, planned_by, lock)
+        judged_by += f', device="{device}"' if device != "auto" else ""
         told = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
         verification = replace(verification, replay=told)
         if strict:
@@ -102,7 +106,7 @@ def verify(
 def plan_cases(
     op: Op,
     *,
-    dtypes: str | Sequence[str] = DTYPES,
+    dtypes: str | Sequence[str | torch.dtype] | torch.dtype = DTYPES,
     cases: int = DEFAULT_CASES,
     seed: int = 0,
     device: str,
@@ -117,7 +121,7 @@ def plan_cases(
     size = NO_LIMIT if device == "cuda" else INTERPRETER
     return [
         plan_case(op, dtype, number, seed, distributions=words, limit=size)
-        for dtype in find_words("dtype", dtypes, DTYPES)
+        for dtype in find_dtypes(dtypes)
         for number in range(cases)
     ]
 

@@ -32,7 +32,7 @@ def gonogo(*words: object) -> subprocess.CompletedProcess[str]:
 def test_run_then_resume_then_show(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     made = gonogo(
-        "run", "calm", "--ops-path", MORE_OPS, "--cases", 3, "--seed", 4, "--dtypes", "float16,bfloat16",
+        "run", "calm", "--ops-path", MORE_OPS, "--cases", 3, "--seed", 4, "--dtypes", "half,torch.bfloat16",
         "--device", "cpu", "--out", folder, "--json",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
@@ -43,6 +43,7 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
     description = json.loads((folder / "run.json").read_text())
     assert description["schema"] == 1
     assert description["plan"]["seed"] == 4
+    assert description["plan"]["dtypes"] == ["float16", "bfloat16"]
     assert {"python", "torch", "numpy", "processor", "switches", "torch_flags", "commit"} <= set(
         description["environment"]
     )
@@ -63,9 +64,9 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "nope"], "unknown op 'nope'; known: "),
-        (["run", "relu", "--dtypes", "float8"], "unknown dtype 'float8'; known: float16, bfloat16, float32"),
-        (["run", "relu", "--device", "tpu"], "unknown device 'tpu'; known: auto, cpu, cuda"),
+        (["run", "no_such"], "unknown op 'no_such'; known: "),
+        (["run", "relu", "--dtypes", "int8"], "unknown dtype 'int8'; known: float16, bfloat16, float32"),
+        (["run", "relu", "--device", "npx"], "unknown device 'npx'; known: auto, cpu, cuda"),
         (["run", "relu", "--distributions", "flat"], "unknown distribution 'flat'; known: uniform, "),
         (["run", "relu", "--strategies", "odd"], "unknown strategy 'odd'; known: default, boundary, regular"),
         (["run", "relu", "--cases", "0"], "0 cases: at least 1 is needed"),
@@ -86,9 +87,9 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
         (["show", "softmax", "softmax_triton"], "'softmax' is no case id"),
         (
             ["show", "softmax:f16:1x1x1:c:uniform:1", "nope"],
-            "op softmax has no kernel 'nope'; it has softmax_torch",
+            "unknown kernel of softmax 'nope'; known: softmax_torch",
         ),
-        (["ops", "nope"], "unknown op 'nope'; known: "),
+        (["ops", "no_such"], "unknown op 'no_such'; known: "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -69,9 +69,10 @@ TRITON = """
 """
 
 
-def gonogo(*words: object) -> subprocess.CompletedProcess[str]:
+def gonogo(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "gonogo", *map(str, words)],
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=300,
@@ -284,12 +285,36 @@ def test_what_a_kernel_may_do(body: str, outcome: str, detail: str, tmp_path: Pa
         assert told["smallest"].split(":")[2] in ("1x1x1", "1x1x2")
 
 
-def test_file_that_does_not_load_is_the_kernels_fault(tmp_path: Path) -> None:
-    file = write(tmp_path, "import nowhere_to_be_found\n\ndef kernel(x):\n    return x\n")
-    done = gonogo("check", file, "--op", "relu", "--dtypes", "float16", "--cases", 2, "--device", "cpu")
-    assert done.returncode == 1, done.stderr
-    assert "outcomes    2 raised" in done.stdout
-    assert "ModuleNotFoundError: No module named 'nowhere_to_be_found'" in done.stdout
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("import nowhere", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"),
+        ("raise SystemExit('bye')", "cannot be loaded: SystemExit: bye"),
+        ("kernel = 3", "has 'kernel' as int, not as a function"),
+        ("del kernel", "has 'kernel' as NoneType, not as a function"),
+    ],
+)
+def test_file_that_does_not_load_is_not_judged(tmp_path: Path, text: str, problem: str) -> None:
+    file = write(tmp_path, f"def kernel(x):\n    return x\n\n{text}\n")
+    words = ["check", f"{file}:kernel", "--op", "relu", "--dtypes", "float16", "--cases", 2, "--device", "cpu"]
+    done = gonogo(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"gonogo: {file} {problem}. Nothing was judged\n"
+
+
+def test_what_stands_in_the_working_directory_can_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "helping.py").write_text("import torch\n\nhelp = torch.relu\n", encoding="utf-8")
+    (tmp_path / "deep").mkdir()
+    file = write(tmp_path / "deep", "from helping import help\n\ndef kernel(x):\n    return help(x)\n")
+    words = ["check", file, "--op", "relu", "--dtypes", "float16", "--cases", 2, "--device", "cpu"]
+    assert gonogo(*words, cwd=tmp_path).returncode == 0
+
+
+def test_replay_allows_what_the_check_allowed(tmp_path: Path) -> None:
+    file = write(tmp_path, "def kernel(x):\n    return x * 2\n")
+    words = ["check", file, "--op", "relu", "--dtypes", "float16", "--cases", 2, "--timeout", 45, "--memory-gb", 4]
+    done = gonogo(*words, "--json")
+    assert json.loads(done.stdout)["replay"].endswith("--timeout 45 --memory-gb 4")
 
 
 def test_triton_kernel_on_the_cpu(tmp_path: Path) -> None:

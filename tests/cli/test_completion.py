@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gonogo.cli._completion import HOLDOUTS
+from gonogo.evaluate.folds import HOLDOUTS as TAKEN
 from gonogo.ops import DTYPES, get_op, op_names
 from gonogo.policies import load_policies
 
@@ -64,6 +66,7 @@ def test_values_of_options() -> None:
     assert complete("calibrate", "records", "--gauge", "bo") == ["bound"]
     assert complete("calibrate", "records", "--rule", "pool") == ["pooled"]
     assert complete("evaluate", "--holdout", "sha") == ["shape"]
+    assert HOLDOUTS == TAKEN, "what is offered is what is taken"
     assert complete("audit", "--op", "no_such_op") == []
 
 

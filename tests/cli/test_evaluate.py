@@ -78,6 +78,12 @@ def test_calibrate_and_diff(tmp_path: Path) -> None:
 def test_filters_sweep_drift_and_tables() -> None:
     told = json.loads(gonogo("evaluate", *GPU_RUNS, "--op", "softmax", "--dtype", "float16", "--json").stdout)
     assert told["records"] < 10_000
+    assert told == json.loads(gonogo("evaluate", *GPU_RUNS, "--op", "softmax", "--dtype", "half", "--json").stdout)
+    (nothing,) = (policy for policy in told["policies"] if policy["name"] == "v_abft")
+    assert (nothing["control_cases"], nothing["fp_rate"], nothing["fp_upper95"]) == (0, None, None)
+    shown = gonogo("evaluate", *GPU_RUNS, "--op", "softmax", "--dtype", "float16").stdout.splitlines()
+    (line,) = (line for line in shown if " v_abft " in line)
+    assert [cell.strip() for cell in line.split("│")[3:9]] == ["0/0", "–", "–", "–", "–", "–"]
     text = gonogo("evaluate", *GPU_RUNS, "--op", "relu", "--sweep", "--tables").stdout
     for title in (
         "Headline",
@@ -88,6 +94,10 @@ def test_filters_sweep_drift_and_tables() -> None:
     ):
         assert title in text
     assert "…\n" not in text
+    tables = json.loads(gonogo("evaluate", *GPU_RUNS, "--op", "relu", "--tables", "--json").stdout)["tables"]
+    assert tables["Recall over the signal"][0]["cases"] == 0, "relu rounds nothing: no fault hides in rounding"
+    assert tables["Recall over the signal"][0]["gonogo"] is None
+    assert tables["Headline"][2]["gonogo"].endswith(")")
     drift = gonogo("evaluate", "--drift", RECORDS / "cpu-11", RECORDS / "h200-1").stdout
     assert "softmax float32" in drift
     assert "holds" in drift
@@ -109,15 +119,15 @@ def test_reproduce_from_records(tmp_path: Path) -> None:
         (["calibrate", "NOWHERE"], "is no run directory"),
         (
             ["calibrate", "RECORDS", "--gauge", "feet"],
-            "unknown gauge 'feet' for limits; known: absolute, magnitude",
+            "unknown gauge 'feet'; known: absolute, magnitude",
         ),
-        (["calibrate", "RECORDS", "--rule", "thumb"], "there is no rule 'thumb'; known: analytic"),
+        (["calibrate", "RECORDS", "--rule", "thumb"], "unknown rule 'thumb'; known: analytic"),
         (["calibrate", "RECORDS", "-p", "margin"], "parameter 'margin' is not of the form name=number"),
-        (["calibrate", "RECORDS", "--ops", "nope"], "no record of op nope; there are: add_rmsnorm"),
+        (["calibrate", "RECORDS", "--ops", "no_such"], "no record has op 'no_such'; there are: add_rmsnorm"),
         (["calibrate", "RECORDS", "--diff", "NEWER"], "has lock format 9"),
         (["evaluate"], "no runs given. Example: gonogo evaluate records"),
         (["evaluate", "RECORDS", "--holdout", "luck"], "unknown hold-out 'luck'"),
-        (["evaluate", "RECORDS", "--op", "nope"], "no record has op 'nope'; there are: "),
+        (["evaluate", "RECORDS", "--op", "no_such"], "no record has op 'no_such'; there are: "),
     ],
 )
 def test_bad_usage(words: list[str], message: str, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def make_table(audits: Sequence[Audit], told: str) -> Table:
     lines = []
     for one in audits:
         score = one.score
-        upper = score.to_dict()["fp_upper95"] if score.control_cases else None
+        upper = score.to_dict()["fp_upper95"]
         lines.append((
             one.op, one.dtype, one.finding,
             *(_tell_probe(one.probes[name]) for name in PROBES),

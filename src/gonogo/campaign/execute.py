@@ -12,7 +12,7 @@ from gonogo.campaign.bench import Bench, Job, prepare
 from gonogo.campaign.call import call_twice
 from gonogo.campaign.measurement import compare_outputs, measure_output, read_bounds, settle_outcome
 from gonogo.campaign.outcome import explain, find_fault
-from gonogo.errors import CampaignFailed
+from gonogo.errors import BadKernelFile, CampaignFailed
 from gonogo.formats import get_format
 from gonogo.measure.stats import measure
 from gonogo.ops import Kernel, Op
@@ -51,7 +51,10 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     try:
         function = bench.op.load_kernel(kernel.name)
         first, again, elapsed = call_twice(function, kernel, bench)
-    except KeyboardInterrupt:  # a worker ignores the signal, so it is the user's, who runs this by hand
+    except (
+        KeyboardInterrupt,
+        BadKernelFile,
+    ):  # a worker ignores the signal, so it is of a user who runs this by hand
         raise
     except BaseException as error:  # noqa: BLE001  the one place where a kernel may do what it likes
         row |= explain(error, bench.job.device)

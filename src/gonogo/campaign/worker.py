@@ -6,14 +6,14 @@ import contextlib
 import ctypes
 import os
 import signal
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
+from operator import attrgetter
 from pathlib import Path
 
 from gonogo.campaign.bench import Job
 from gonogo.campaign.execute import run_job
-from gonogo.errors import ReferenceFailed
+from gonogo.errors import BadKernelFile, ReferenceFailed
 
 FLAGS = {
     "torch.backends.cuda.matmul.allow_tf32": False,
@@ -48,7 +48,7 @@ def _serve(pipe: Connection, job: Job) -> None:
             pipe.send(("row", row))
             if row["outcome"] == "crashed":  # the GPU's context is gone with the kernel
                 os._exit(1)
-    except ReferenceFailed as error:
+    except (BadKernelFile, ReferenceFailed) as error:
         pipe.send(("failed", error))
     else:
         pipe.send(("done", job.number))
@@ -79,12 +79,30 @@ def configure_torch() -> None:
 
     torch.set_num_threads(1)
     os.environ["GONOGO_NUM_THREADS"] = "1"  # there is a worker per core
-    for path, value in FLAGS.items():
-        owner, _, name = path.rpartition(".")
-        target = sys.modules["torch"]
-        for part in owner.split(".")[1:]:
-            target = getattr(target, part)
+    _swap_flags(FLAGS)
+
+
+@contextlib.contextmanager
+def keep_precision() -> Iterator[None]:
+    """Inside, torch's own kernels keep their contracts, as they do in a worker: by the switches of FLAGS."""
+    before = _swap_flags(FLAGS)
+    try:
+        yield
+    finally:
+        _swap_flags(before)
+
+
+def _swap_flags(values: Mapping[str, bool]) -> dict[str, bool]:
+    """Set switches of torch and give what they were."""
+    import torch
+
+    before: dict[str, bool] = {}
+    for path, value in values.items():
+        owner, _, name = path.removeprefix("torch.").rpartition(".")
+        target = attrgetter(owner)(torch)
+        before[path] = getattr(target, name)
         setattr(target, name, value)
+    return before
 
 
 def _limit_gpu_memory(gpu_memory_share: float) -> None:

@@ -1,9 +1,10 @@
-"""The command line: parse, call, print. Exit codes: 0 go, 1 no-go, 2 bad usage or input, 3 a crash of gonogo."""
+"""The command line: parse, call, print. Exit codes: 0 go, 1 no-go, 2 bad usage or input, 3 a crash, 130 Ctrl-C."""
 
 from __future__ import annotations
 
 import sys
 import traceback
+from typing import Any
 
 import click
 
@@ -22,6 +23,18 @@ from gonogo.cli.show import show
 from gonogo.errors import GonogoError
 
 
+class _Commands(click.Group):
+    """Ctrl-C ends any command with 130, where it does not end itself so: click's own code is that of a no-go."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(130)
+
+
 def _show_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
     if shell is not None and not context.resilient_parsing:
         click.echo(make_script(context.command, find_shell(shell)))
@@ -35,6 +48,7 @@ def _install_completion(context: click.Context, parameter: click.Parameter, shel
 
 
 @click.group(
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=show_examples(
         "gonogo check kernel.py:my_softmax --op softmax",
@@ -54,7 +68,7 @@ def _install_completion(context: click.Context, parameter: click.Parameter, shel
 def cli() -> None:
     """Measure what error a tensor kernel makes, in units that its format and its op justify.
 
-    Exit codes: 0 go or suspect, 1 no-go, 2 bad usage or input, 3 a crash of gonogo itself.
+    Exit codes: 0 go or suspect, 1 no-go, 2 bad usage or input, 3 a crash of gonogo itself, 130 interrupted.
     """
 
 
@@ -69,7 +83,10 @@ def main() -> None:
     except GonogoError as error:
         click.echo(f"gonogo: {error}", err=True)
         sys.exit(2)
-    except Exception:  # noqa: BLE001 - whatever it is, Python would exit with 1, as for a no-go
+    except Exception as error:  # noqa: BLE001 - whatever it is, Python would exit with 1, as for a no-go
+        if isinstance(error, PermissionError) and error.filename is not None:  # a file that is kept from the user
+            click.echo(f"gonogo: cannot open {error.filename}: {error.strerror}", err=True)
+            sys.exit(2)
         traceback.print_exc()
         click.echo("gonogo: crashed, which says nothing of the kernel. Please report the lines above", err=True)
         sys.exit(3)

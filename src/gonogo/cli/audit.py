@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gonogo.choices import find_op, find_words
+from gonogo.choices import find_dtypes, find_op
 from gonogo.cli._completion import complete_dtype, complete_op, complete_policy
 from gonogo.cli._parse import need_backend, show_examples
 from gonogo.cli._tables import print_json, print_tables
@@ -49,13 +49,15 @@ def audit(
     as_json: bool,
 ) -> None:
     """Is a tolerance any good? What plainly wrong outputs pass it, whether correct ones fail, what it catches."""
+    from gonogo.audit import CASES, CASES_OF_MANY, Tolerance, audit_tolerance, make_table
+    from gonogo.records import find_runs
+
+    tolerance = Tolerance.make(atol=atol, rtol=rtol, policy=policy)
+    dtypes = find_dtypes(dtype or DTYPES)
+    ops = [find_op(op)] if op else find_ops()
+    find_runs([] if records is None else [records])
     with need_backend("gonogo audit"):
         import torch  # noqa: F401  for the references; better said now than halfway
-
-        from gonogo.audit import CASES, CASES_OF_MANY, Tolerance, audit_tolerance, make_table
-    tolerance = Tolerance.make(atol=atol, rtol=rtol, policy=policy)
-    dtypes = find_words("dtype", dtype or DTYPES, DTYPES)
-    ops = [find_op(op)] if op else find_ops()
     columns = _load(tolerance, records)
     cases = CASES if op else CASES_OF_MANY
     if columns is None and not op:

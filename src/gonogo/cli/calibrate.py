@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from gonogo.choices import find_words
 from gonogo.cli._completion import complete_gauge, complete_ops, complete_rule
-from gonogo.cli._parse import show_examples, split_words
+from gonogo.cli._parse import check_recorded, prepare_file, show_examples, split_words, write_to
 from gonogo.cli._tables import print_json, print_tables
 from gonogo.errors import InputError
 
@@ -58,21 +59,21 @@ def calibrate(
     from gonogo.evaluate.score import calibrate as make_limits
     from gonogo.limits import GAUGES
     from gonogo.lock import read_lock, write_lock
-    from gonogo.records import load_columns
-    from gonogo.rules import rule
+    from gonogo.records import find_runs, load_columns
+    from gonogo.rules import rule, rule_names
 
     if old is not None and click.get_current_context().get_parameter_source("out") is ParameterSource.COMMANDLINE:
         raise InputError("--diff writes nothing, so -o has no use beside it. Leave one of them out")
-    if gauge not in GAUGES:
-        raise InputError(f"unknown gauge {gauge!r} for limits; known: {', '.join(GAUGES)}")
+    find_words("gauge", gauge, GAUGES)
+    find_words("rule", rule_name, rule_names())
     method = Method("", gauge, rule(rule_name, **_parse_parameters(parameter)))
+    find_runs(runs)  # says what is none, before a folder is made
+    before = None if old is None else read_lock(old)[0]
+    if before is None:
+        prepare_file(out)
     columns = load_columns(runs, wanted={"absolute", gauge})  # the one tells where a format overflows
     wanted = set(split_words(ops))
-    unknown = wanted - set(columns.names["op"])
-    if unknown:
-        raise InputError(
-            f"no record of op {', '.join(sorted(unknown))}; there are: {', '.join(sorted(columns.names['op']))}"
-        )
+    check_recorded("op", sorted(wanted), columns.names["op"])
     made = [limit for limit in make_limits(Rows(columns), method) if not wanted or limit.op in wanted]
     limits = [limit for limit in made if not limit.is_vacuous]
     for limit in made:
@@ -82,8 +83,8 @@ def calibrate(
         raise InputError(
             "no group of controls has enough sound records for this rule. Run more cases with: gonogo run"
         )
-    if old is not None:
-        _print_changes([limit for limit in read_lock(old)[0] if not wanted or limit.op in wanted], limits, as_json)
+    if before is not None:
+        _print_changes([limit for limit in before if not wanted or limit.op in wanted], limits, as_json)
         return
     provenance: dict[str, str | int] = {
         "gonogo": __version__,
@@ -91,7 +92,8 @@ def calibrate(
         "runs": ", ".join(columns.runs),
         "records": len(columns),
     }
-    write_lock(out, limits, provenance)
+    with write_to(out):
+        write_lock(out, limits, provenance)
     if as_json:
         print_json({
             "lock": str(out), "limits": len(limits), "left_out": len(made) - len(limits),

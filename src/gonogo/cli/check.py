@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gonogo.choices import find_contract, find_op
 from gonogo.cli._completion import complete_device, complete_dtypes, complete_op
 from gonogo.cli._parse import need_backend, show_examples, split_words
 from gonogo.cli._tables import print_json
 from gonogo.cli.run import Reporter
+from gonogo.kernel_file import find_kernel
 from gonogo.ops import DTYPES
 
 if TYPE_CHECKING:
@@ -72,14 +74,12 @@ def check(
     It takes the op's inputs as torch tensors, in order, and returns its output: torch or NumPy. FUNC may be left
     out where the file has one public function, or one named like the op.
     """
-    with need_backend("gonogo check"):
-        from gonogo.campaign import Limits
-        from gonogo.choices import find_contract, find_op
-        from gonogo.isolated import check_file
-        from gonogo.kernel_file import find_kernel
     find_op(op)
     promised = find_contract(contract)
     kernel = find_kernel(target, op)
+    with need_backend("gonogo check"):
+        from gonogo.campaign import Limits
+        from gonogo.isolated import check_file
     try:
         with Reporter(sys.stderr.isatty()) as reporter:
             found = check_file(

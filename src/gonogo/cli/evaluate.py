@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from gonogo.choices import find_dtypes, find_words
 from gonogo.cli._completion import complete_distribution, complete_dtype, complete_holdout, complete_op
-from gonogo.cli._parse import show_examples
+from gonogo.cli._parse import check_recorded, show_examples
 from gonogo.cli._tables import print_json, print_tables
 
 
@@ -59,17 +60,23 @@ def evaluate(
     from gonogo.evaluate import Rows, filter_columns, make_non_finite_table
     from gonogo.evaluate import evaluate as score
     from gonogo.evaluate.drift import make_drift
+    from gonogo.evaluate.folds import HOLDOUTS
     from gonogo.evaluate.paper_tables import make_curve, make_headline, make_recall, make_tightening
     from gonogo.evaluate.score import default_methods, list_needed
     from gonogo.evaluate.sweep import make_sweep
-    from gonogo.records import load_columns
+    from gonogo.records import find_runs, load_columns
     from gonogo.records.columns import EVERYTHING
 
     def load(paths: tuple[Path, ...]) -> Rows:
         wanted = EVERYTHING if every_method or sweep else list_needed(default_methods(), holdout)
         columns = load_columns(paths, wanted=wanted)
+        for name, word in (("op", op), ("dtype", dtype), ("distribution", distribution)):
+            check_recorded(name, [word] if word else [], columns.names[name])
         return Rows(filter_columns(columns, op=op, dtype=dtype, distribution=distribution))
 
+    find_words("hold-out", holdout, HOLDOUTS)
+    dtype = find_dtypes(dtype)[0] if dtype else ""
+    find_runs([*runs, *(drift or ())])  # all of them, before any is read
     if drift:
         found = [make_drift(load((drift[0],)), load((drift[1],)), default_methods()[0])]
         result = {}
@@ -101,4 +108,9 @@ def evaluate(
 
 
 def _plain(cell: object) -> object:
+    """For JSON; a share of nothing is null."""
+    from gonogo.evaluate.table import Share
+
+    if isinstance(cell, Share) and not cell.whole:
+        return None
     return cell if cell is None or isinstance(cell, int | float | str) else str(cell)

@@ -8,10 +8,11 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from gonogo.choices import find_op
 from gonogo.cli._completion import complete_op
 from gonogo.cli._parse import show_examples
 from gonogo.cli._tables import make_console, print_json
-from gonogo.ops import Op, add_folder, find_ops
+from gonogo.ops import Op, add_folder, op_names
 
 
 @click.command(epilog=show_examples("gonogo ops softmax rmsnorm", "gonogo ops --json"))
@@ -22,7 +23,7 @@ def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> No
     """List ops NAMES (all by default) and their kernels: controls, and faulty ones with their bug."""
     for folder in ops_path:
         add_folder(folder)
-    found = find_ops(names)
+    found = [find_op(name) for name in names or op_names()]
     if as_json:
         print_json({"schema": 1, "ops": [_describe_op(op) for op in found]})
         return

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from gonogo.cli._completion import complete_device
-from gonogo.cli._parse import need_backend, show_examples
+from gonogo.choices import find_words
+from gonogo.cli._completion import DEVICES, complete_device
+from gonogo.cli._parse import need_backend, prepare_folder, show_examples, write_to
 from gonogo.cli._tables import print_tables
 
 
@@ -32,15 +33,19 @@ from gonogo.cli._tables import print_tables
 def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int) -> None:
     """Run the corpus twice (or take --records), calibrate, evaluate held out, write tables, figure and limits."""
     from gonogo.evaluate.reproduction import reproduce_paper, write_reproduction
-    from gonogo.records import load_columns
+    from gonogo.records import find_runs, load_columns
 
+    find_words("device", device, DEVICES)
+    find_runs(records)
+    prepare_folder(out)
     started = time.monotonic()
     paths = list(records)
     if not paths:
         paths = _run_twice(out, device, cases)
         click.echo(f"ran the corpus in {time.monotonic() - started:.0f} s", err=True)
     reproduction = reproduce_paper(load_columns(paths))
-    written = write_reproduction(reproduction, out)
+    with write_to(out):
+        written = write_reproduction(reproduction, out)
     print_tables([*reproduction.headlines, reproduction.summary])
     click.echo(f"{len(written)} files in {out}: {', '.join(path.name for path in written)}")
 

@@ -15,20 +15,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from gonogo.cases import EXACT, FINITE, NON_FINITE, STRATEGIES
+from gonogo.choices import find_dtypes, find_op, find_words
 from gonogo.cli._completion import (
+    DEVICES,
     complete_device,
     complete_distributions,
     complete_dtypes,
     complete_op,
     complete_strategies,
 )
-from gonogo.cli._parse import need_backend, show_examples, split_words
+from gonogo.cli._parse import need_backend, prepare_folder, show_examples, split_words
 from gonogo.cli._tables import print_json
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, add_folder, op_names
 
 if TYPE_CHECKING:
-    from gonogo.campaign import Plan, Progress
+    from gonogo.campaign import Progress
 
 PLAIN_EVERY_S = 10.0
 EVERYTHING = (*FINITE, EXACT, *NON_FINITE)
@@ -109,21 +111,25 @@ def run(
     **plan_options: Any,
 ) -> None:
     """Run kernels of OPS (all by default) on the same cases, isolated, and record what they do."""
-    with need_backend("gonogo run"):
-        from gonogo.campaign import Limits, resume_campaign, run_campaign
-    reporter = Reporter(sys.stderr.isatty())
     folders = tuple(str(folder.resolve()) for folder in ops_path)
-    started = time.monotonic()
     if resume:
         folder = _find_run(context, out)
+    else:
+        fields = _find_fields(folders, **plan_options)
+    with need_backend("gonogo run"):  # what takes seconds to import comes behind what may be mistyped
+        from gonogo.campaign import Limits, Plan, find_device, resume_campaign, run_campaign
+    reporter = Reporter(sys.stderr.isatty())
+    started = time.monotonic()
+    limits = Limits(timeout_s, memory_gb * 2**30)
+    if resume:
         start = partial(resume_campaign, folder, ops_folders=folders)
     else:
-        plan = _make_plan(folders, **plan_options)
+        plan = Plan(**fields | {"device": find_device(fields["device"])})
         folder = out or Path("runs") / f"{plan.device}-{plan.seed}"
+        prepare_folder(folder)
         start = partial(run_campaign, plan, folder)
     try:
         with reporter:
-            limits = Limits(timeout_s, memory_gb * 2**30)
             progress = start(limits=limits, workers=workers, report=reporter.report)
     except KeyboardInterrupt:
         click.echo(f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}", err=True)
@@ -131,34 +137,30 @@ def run(
     _print_summary(folder, progress, time.monotonic() - started, as_json=as_json)
 
 
-def _make_plan(
+def _find_fields(
     folders: tuple[str, ...],
     *,
     ops: tuple[str, ...],
     dtypes: str,
     cases: int,
-    faulty_every: int,
-    seed: int,
     device: str,
     distributions: str,
     strategies: str,
     quick: bool,
-) -> Plan:
-    from gonogo.campaign import Plan, find_device
-
+    **numbers: int,
+) -> dict[str, Any]:
+    """The fields of a plan; every word among them is known."""
     for folder in folders:
         add_folder(Path(folder))
-    return Plan(
-        ops=ops or op_names(),
-        dtypes=split_words(dtypes),
-        cases=2 if quick else cases,
-        faulty_every=faulty_every,
-        seed=seed,
-        device=find_device(device),
-        distributions=split_words(distributions),
-        strategies=split_words(strategies),
-        ops_folders=folders,
-    )
+    return numbers | {
+        "ops": tuple(find_op(name).name for name in ops) or op_names(),
+        "dtypes": find_dtypes(split_words(dtypes)),
+        "cases": 2 if quick else cases,
+        "device": find_words("device", device, DEVICES)[0],
+        "distributions": find_words("distribution", split_words(distributions), EVERYTHING),
+        "strategies": find_words("strategy", split_words(strategies), STRATEGIES),
+        "ops_folders": folders,
+    }
 
 
 def _find_run(context: click.Context, out: Path | None) -> Path:

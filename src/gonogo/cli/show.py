@@ -9,10 +9,11 @@ import click
 from rich.table import Table
 
 from gonogo.cases import parse_case
-from gonogo.cli._completion import complete_device, complete_kernel
+from gonogo.choices import find_op, find_words
+from gonogo.cli._completion import DEVICES, complete_device, complete_kernel
 from gonogo.cli._parse import need_backend, show_examples
 from gonogo.cli._tables import make_console, print_json
-from gonogo.ops import add_folder, get_op
+from gonogo.ops import add_folder
 
 if TYPE_CHECKING:
     from gonogo.records import Row
@@ -33,16 +34,18 @@ READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "s
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Path, ...], as_json: bool) -> None:
     """Replay KERNEL on the case CASE_ID: its outcome, its readings and its worst elements. Not isolated."""
-    with need_backend("gonogo show"):
+    for folder in ops_path:
+        add_folder(folder)
+    name, colon, _ = case_id.partition(":")
+    case = parse_case(case_id, find_op(name) if colon else None)
+    op = find_op(case.op)
+    find_words(f"kernel of {op.name}", kernel, [known.name for known in op.kernels])
+    find_words("device", device, DEVICES)
+    with need_backend("gonogo show"):  # what takes seconds to import comes behind what may be mistyped
         from gonogo.campaign import find_device, set_switches
         from gonogo.campaign.bench import Job, prepare
         from gonogo.campaign.execute import find_worst, run_kernel
         from gonogo.campaign.worker import configure_torch
-    for folder in ops_path:
-        add_folder(folder)
-    case = parse_case(case_id)
-    op = get_op(case.op)
-    op.kernel(kernel)
     place = find_device(device)
     set_switches(place)
     configure_torch()

@@ -123,7 +123,7 @@ class Score:
             "name": self.name, "gauge": self.gauge, "rule": self.rule,
             "false_positives": self.false_positives, "control_cases": self.control_cases,
             "fp_rate": _divide(self.false_positives, self.control_cases),
-            "fp_upper95": _upper(self.false_positives, self.control_cases),
+            "fp_upper95": _upper(self.false_positives, self.control_cases) if self.control_cases else None,
             "suspects": self.suspects, "unjudged": self.unjudged,
         }  # fmt: skip
         for name in ("all", "differing", "manifest"):

@@ -1,0 +1,199 @@
+"""What a user gets wrong, a word, a path or a place to write to, and Ctrl-C: one line each, and no traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import gonogo.cli
+from gonogo.cli import cli
+from gonogo.lock import read_lock
+
+RUN = Path(__file__).parent.parent.parent / "records" / "cpu-11"
+CASE = "softmax:f16:2x7x1025:c:uniform:81"
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from gonogo.cli import main; main()"
+"""Importing it takes seconds; a mistake is told before."""
+
+
+def split(words: str) -> list[str]:
+    """As a shell does, with what is too long to write out put in."""
+    return [{"RUN": str(RUN), "CASE": CASE}.get(word, word) for word in words.split()]
+
+
+def refuse(words: str, cwd: Path) -> str:
+    """What is said of a mistake: one line, with exit code 2, and without torch."""
+    command = [sys.executable, "-c", WITHOUT_TORCH, *split(words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gonogo: ")
+    return line.removeprefix("gonogo: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "near", "known"),
+    [
+        ("run softmx", "unknown op 'softmx'. Did you mean softmax", "All: gonogo ops"),
+        ("ops relu softmx", "unknown op 'softmx'. Did you mean softmax", "All: gonogo ops"),
+        ("audit --policy vllm --op softmx", "unknown op 'softmx'. Did you mean softmax", "All: gonogo ops"),
+        ("show softmx:f16:2x7:c:uniform:8 a", "unknown op 'softmx'. Did you mean softmax", "All: gonogo ops"),
+        ("show CASE softmax_tritn", "'softmax_tritn'. Did you mean softmax_triton", "Known: softmax_torch, "),
+        ("show CASE softmax --device cdua", "unknown device 'cdua'. Did you mean cuda?", "Known: auto, cpu, cuda"),
+        ("run --device cdua", "unknown device 'cdua'. Did you mean cuda?", "Known: auto, cpu, cuda"),
+        ("reproduce --device cdua", "unknown device 'cdua'. Did you mean cuda?", "Known: auto, cpu, cuda"),
+        ("run --dtypes float32,floot16", "unknown dtype 'floot16'. Did you mean float16", "Known: float16, "),
+        ("audit --policy vllm --dtype float61", "dtype 'float61'. Did you mean float16", "Known: float16, "),
+        ("run --distributions unifrm", "distribution 'unifrm'. Did you mean uniform?", "Known: uniform, "),
+        ("run --strategies boundry", "unknown strategy 'boundry'. Did you mean boundary?", "Known: default, "),
+        ("calibrate RUN --rule poled", "unknown rule 'poled'. Did you mean pooled?", "Known: analytic, "),
+        ("calibrate RUN --gauge boud", "unknown gauge 'boud'. Did you mean bound?", "Known: absolute, "),
+        ("evaluate RUN --holdout shap", "unknown hold-out 'shap'. Did you mean shape?", "Known: none, run, "),
+        ("evaluate RUN --holdout impl", "hold-out 'impl'. Did you mean implementation?", "Known: none, run, "),
+        ("audit --policy kernelbanch", "unknown policy 'kernelbanch'. Did you mean kernelbench", "Known: "),
+        ("calibrate RUN --ops relu,softmx", "no record has op 'softmx'. Did you mean softmax", "There are: add_"),
+        ("evaluate RUN --op softmx", "no record has op 'softmx'. Did you mean softmax", "There are: add_"),
+        ("evaluate RUN --dtype floot16", "unknown dtype 'floot16'. Did you mean float16", "Known: float16, "),
+        ("evaluate RUN --distribution unifrm", "'unifrm'. Did you mean uniform?", "There are: adversarial, "),
+    ],
+)
+def test_a_near_word_is_suggested(words: str, near: str, known: str, tmp_path: Path) -> None:
+    said = refuse(words, tmp_path)
+    assert near in said
+    assert known in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("calibrate nowhere -o new/gonogo.lock", "nowhere is no run directory: it does not exist"),
+        ("calibrate FOLDER", "FOLDER is no run directory: it has no run.json"),
+        ("calibrate RUN --diff nowhere", "there is no nowhere. Make one with: gonogo calibrate RUNS"),
+        ("evaluate nowhere", "nowhere is no run directory: it does not exist"),
+        ("evaluate FOLDER", "FOLDER is no run directory: it has no run.json"),
+        ("evaluate FILE", "FILE is no run directory: it is a file"),
+        ("evaluate --drift RUN nowhere", "nowhere is no run directory: it does not exist"),
+        ("audit --atol 1 --rtol 1 --records nowhere", "nowhere is no run directory: it does not exist"),
+        ("reproduce --records nowhere --out new", "nowhere is no run directory: it does not exist"),
+        ("show nowhere softmax_torch", "'nowhere' is no case id; one looks like softmax:f16:"),
+        ("show FILE/run.json softmax_torch", "'FILE/run.json' is no case id; one looks like softmax:f16:"),
+        ("show CASE softmax_torch --ops-path nowhere", "nowhere is not a folder of ops"),
+        ("ops --ops-path nowhere", "nowhere is not a folder of ops"),
+    ],
+)
+def test_a_path_that_leads_nowhere(words: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "FILE").write_text("")
+    assert refuse(words, tmp_path).startswith(message)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["FILE", "FOLDER"], "nothing is made by a mistake"
+
+
+def call_main(words: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    """The exit code, as the program ends with it."""
+    monkeypatch.setattr("sys.argv", ["gonogo", *split(words)])
+    with pytest.raises(SystemExit) as ended:
+        gonogo.cli.main()
+    return ended.value.code
+
+
+def test_folders_are_made_for_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "new" / "folder" / "gonogo.lock"
+    assert call_main(f"calibrate RUN --ops relu -o {lock}", monkeypatch) == 0
+    assert {limit.op for limit in read_lock(lock)[0]} == {"relu"}
+    assert [path.name for path in lock.parent.iterdir()] == ["gonogo.lock"], "nothing else is left there"
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "why"),
+    [
+        ("calibrate RUN -o FILE/gonogo.lock", "FILE", "File exists. Choose another place"),
+        ("calibrate RUN -o FILE/new/gonogo.lock", "FILE/new", "Not a directory. Choose another place"),
+        ("calibrate RUN -o FOLDER", "FOLDER", "it is a folder. Name a file in it"),
+        ("calibrate RUN -o /proc/gonogo.lock", "/proc", ""),
+        ("reproduce --records RUN --out FILE", "FILE", "File exists. Choose another place"),
+        ("reproduce --device cpu --out FILE/new", "FILE/new", "Not a directory. Choose another place"),
+        ("run relu --device cpu --out FILE", "FILE", "File exists. Choose another place"),
+        ("run relu --device cpu --out /proc", "/proc", ""),
+    ],
+)
+def test_a_place_that_takes_no_files_is_told_before_work(
+    words: str, place: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if place == "/proc" and not Path("/proc/self").exists():
+        pytest.skip("there is no such file system here")
+    if words.startswith("run "):
+        pytest.importorskip("torch")
+        monkeypatch.setattr("gonogo.campaign.run_campaign", work)
+    monkeypatch.setattr("gonogo.records.load_columns", work)
+    (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "FILE").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert call_main(words, monkeypatch) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"gonogo: cannot write to {place}: {why}")
+    assert not list((tmp_path / "FOLDER").iterdir())
+
+
+def work(*_: object, **__: object) -> None:
+    raise AssertionError("the place was not looked at before")
+
+
+def test_a_disk_that_fills_up_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("gonogo.records.run_directory.write_atomically", fill)
+    lock = tmp_path / "gonogo.lock"
+    assert call_main(f"calibrate RUN --ops relu -o {lock}", monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert said == f"gonogo: cannot write to {lock}: No space left on device. Choose another place\n"
+
+
+def test_a_file_that_is_kept_from_the_user(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named, unnamed = PermissionError(13, "Permission denied", "locked/run.json"), PermissionError("by the kernel")
+
+    def deny(*_: object, **__: object) -> None:
+        raise denial
+
+    monkeypatch.setattr("gonogo.records.load_columns", deny)
+    denial = named
+    assert call_main("evaluate RUN", monkeypatch) == 2
+    assert capsys.readouterr().err == "gonogo: cannot open locked/run.json: Permission denied\n"
+    denial = unnamed  # whatever it was, it was no file of theirs
+    assert call_main("evaluate RUN", monkeypatch) == 3
+
+
+NEEDED = {"calibrate": ["runs"], "check": ["kernel.py", "--op", "relu"], "show": [CASE, "softmax_torch"]}
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_ctrl_c_ends_every_command_with_130(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.commands[name], "callback", interrupt)
+    done = CliRunner().invoke(cli, [name, *NEEDED.get(name, [])])
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_ctrl_c_as_a_signal() -> None:
+    """Sent while records are read, at a point that does not depend on how fast this machine is."""
+    code = (
+        "import os, signal, gonogo.cli, gonogo.records;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"  # a shell may have its jobs ignore it
+        "gonogo.records.load_columns = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT);"
+        "gonogo.cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "evaluate", RUN], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
