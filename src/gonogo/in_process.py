@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,23 @@ from gonogo.verdicts import Row
 if TYPE_CHECKING:
     import torch
 
-AHEAD = 3
+MAKERS = 3
+"""Threads that draw inputs: NumPy lets go of the interpreter while it draws."""
+AHEAD = 2 * MAKERS
 """Cases whose inputs are in memory at a time, the one at work included."""
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Inside, torch has one thread: what comes back from a GPU is small, and waking others takes longer."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
@@ -50,14 +66,16 @@ class InProcess:
                 number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only,
                 settled=self.settled,
             )  # fmt: skip
-            yield list(run_job(job, lambda kernel: None, op=self.op, inputs=inputs))
+            with _one_thread() if self.device == "cuda" else nullcontext():
+                rows = list(run_job(job, lambda kernel: None, op=self.op, inputs=inputs))
+            yield rows
 
     def _make_inputs(self, cases: Sequence[Case]) -> Iterator[list[torch.Tensor]]:
         """The inputs of each case; while a GPU is at work on one, those of the next are drawn."""
         if self.device == "cpu":  # cores are the kernel's
             yield from (make_inputs(case, self.device, self.op) for case in cases)
             return
-        with ThreadPoolExecutor(1) as maker:
+        with ThreadPoolExecutor(MAKERS) as maker:
             coming: deque[Future[list[torch.Tensor]]] = deque()
             for case in cases:
                 coming.append(maker.submit(make_inputs, case, self.device, self.op))
