@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gonogo.errors import InputError
 from gonogo.limits import Limit
 from gonogo.lock import Change, diff_limits, read_lock, write_lock
+from gonogo.records.run_directory import write_atomically
 
 SOFTMAX = Limit(
     op="softmax",
@@ -285,3 +286,17 @@ def test_diff_turns_around(old: list[Limit], new: list[Limit]) -> None:
     assert [replace(change, before=change.after, after=change.before) for change in there] == back
     assert [opposite[change.kind] for change in there] == [change.kind for change in back]
     assert diff_limits(old, old[::-1]) == []
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "gonogo.lock"
+    path.write_text("old", encoding="utf-8")
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, b"new")
+    assert [file.read_text(encoding="utf-8") for file in tmp_path.iterdir()] == ["old"]

@@ -165,6 +165,8 @@ def _find_fields(
 
 def _find_run(context: click.Context, out: Path | None) -> Path:
     """The run to resume. Its plan is its own: what would make another is refused."""
+    from gonogo.records import read_description
+
     if out is None:
         raise InputError("--resume needs --out with the run directory to complete")
     given = [
@@ -176,6 +178,7 @@ def _find_run(context: click.Context, out: Path | None) -> Path:
     ]
     if given:
         raise InputError(f"--resume goes by the plan in {out / 'run.json'}; leave out {', '.join(given)}")
+    read_description(out)  # says what is no run, before anything is imported
     return out
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +81,18 @@ def write_part(path: Path, rows: Sequence[Row]) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Either the old file or the new one, never half of it."""
+    """Either the old file or the new one, never half of it, and nothing beside it."""
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
 
 
 def read_description(folder: Path) -> dict[str, Any]:
