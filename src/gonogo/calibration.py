@@ -75,7 +75,7 @@ def check_controls(rows: Sequence[Row], controls: Sequence[str]) -> None:
     """Refuse a given control that is wrong: what is beyond the deterministic bound no order of sums explains."""
     for row in rows:
         name = row["kernel"]
-        if name not in controls or row["distribution"] in NON_FINITE:
+        if name not in controls or row["distribution"] in NON_FINITE or row["outcome"] == "refused":
             continue
         problem = ""
         if row["outcome"] != "ok":
@@ -88,7 +88,8 @@ def check_controls(rows: Sequence[Row], controls: Sequence[str]) -> None:
 
 def pool_controls(rows: Sequence[Row], controls: Sequence[str], op: Op, contract: Contract) -> FoundLimit:
     """One limit from the readings of all controls on all of their cases."""
-    chosen = [row for row in rows if row["kernel"] in controls and row["distribution"] not in NON_FINITE]
+    ours = [row for row in rows if row["kernel"] in controls and row["outcome"] != "refused"]
+    chosen = [row for row in ours if row["distribution"] not in NON_FINITE]
     readings = np.array([row["bound"] for row in chosen], float)
     readings = readings[np.isfinite(readings)]
     if not readings.size:

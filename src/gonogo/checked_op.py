@@ -1,7 +1,7 @@
 """A known op and a kernel file → the op with the file's function as its candidate, for workers to find by name.
 
 A worker knows ops by their folders, so a small folder is written that stands in for the op. The file is loaded in
-the worker, when the candidate is first run: what it does while it loads is the candidate's doing.
+the worker, when the candidate is first run: one that raises is refused, one that crashes or hangs is no-go.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def _load_function(path: str, function: str) -> Callable[..., Any]:
             del sys.modules[LOADED_AS]
             why = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise BadKernelFile(path, f"cannot be loaded: {why}") from error
-    found: Callable[..., Any] | None = getattr(module, function, None)
+    if not hasattr(module, function):
+        raise BadKernelFile(path, f"has no {function!r} once it is loaded")
+    found: Callable[..., Any] | None = getattr(module, function)
     if not callable(found):
         raise BadKernelFile(path, f"has {function!r} as {type(found).__name__}, not as a function")
     return found

@@ -11,6 +11,7 @@ import numpy as np
 
 from gonogo.choices import find_contract, find_op
 from gonogo.errors import InputError, ReferenceFailed, UnsupportedDtype, suggest
+from gonogo.formats import FORMATS
 from gonogo.judge import Verdict
 from gonogo.limits import Limit
 from gonogo.ops import Op
@@ -40,6 +41,8 @@ def check(
     An output of the wrong shape or dtype, or not finite where it should be, is no-go for that reason.
     """
     promised = find_contract(contract)
+    if expected is not None and (op is not None or inputs is not None):
+        raise InputError("check takes op= and inputs=, or expected= alone: leave one of them out")
     if expected is not None:
         return judge_measured(
             _compare(actual, expected), FoundLimit(ONE_ULP, "one unit in the last place: no op was named")
@@ -90,12 +93,21 @@ def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract
     row = read_bounds(output, reference)
     if gauge not in row:
         row[gauge] = read(output, reference.expected, gauge=gauge).worst
-    return row | settle_outcome(output, reference, dtype)
+    settled = settle_outcome(output, reference, dtype)
+    if settled["outcome"] == "refused":
+        raise InputError(
+            f"op {op.name}, contract {contract.describe()}: {settled['detail']}. Promise another contract"
+        )
+    return row | settled
 
 
 def _take_inputs(op: Op, given: Mapping[str, Any]) -> list[torch.Tensor]:
     """The op's inputs, in order, as tensors."""
     names = [one.name for one in op.inputs]
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"inputs of op {op.name} are by name: inputs={{{names[0]!r}: ...}}, not {type(given).__name__}"
+        )
     missing = [name for name in names if name not in given]
     unknown = [name for name in given if name not in names]
     if missing or unknown:
@@ -117,6 +129,8 @@ def _find_dtype(op: Op, inputs: list[torch.Tensor]) -> str:
     valued = [_name_dtype(x) for one, x in zip(op.inputs, inputs, strict=True) if one.kind == "values"]
     if len(set(valued)) > 1:
         raise InputError(f"inputs of op {op.name} have dtypes {', '.join(valued)}; give all of them in one")
+    if valued[0] not in FORMATS:
+        raise InputError(f"inputs of op {op.name} have dtype {valued[0]}; give floating point")
     return valued[0]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from gonogo.errors import InputError, UnknownOp, UnknownWord, suggest
@@ -41,6 +41,10 @@ def find_contract(given: Contract | str | None) -> Contract:
         return given
     written = {contract.describe(): contract for contract in CONTRACTS.values()}
     word = "float32" if given is None else given
+    if not isinstance(word, str):
+        raise InputError(
+            f"contract is {type(word).__name__}; give one of {', '.join(CONTRACTS)}, or a gonogo.Contract"
+        )
     if word not in CONTRACTS and word not in written:
         raise UnknownWord("contract", word, tuple(CONTRACTS))
     return CONTRACTS[word] if word in CONTRACTS else written[word]
@@ -53,7 +57,7 @@ def name_contract(contract: Contract) -> str | None:
 
 def find_dtypes(given: Any) -> tuple[str, ...]:
     """Dtypes by name, each once; torch's own, and names by which others go, are taken too."""
-    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
     names = [str(one).removeprefix("torch.") for one in several]
     return find_words("dtype", [OTHER_NAMES.get(name, name) for name in names], DTYPES)
 

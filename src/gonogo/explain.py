@@ -33,10 +33,14 @@ failure and a pass, every second pair would show a pattern.
 """
 
 
-def guess_pattern(trials: Sequence[Trial], main: str) -> str | None:
-    """The first pattern that all failures have in common; None where there is none to see."""
+def guess_pattern(trials: Sequence[Trial], main: str, smallest: Trial | None = None) -> str | None:
+    """The first pattern that all failures have in common; None where there is none to see.
+
+    The `smallest` failure must show it too, and counts for nothing: it was sought out.
+    """
     failed = [trial for trial in trials if trial.failed]
     passed = [trial for trial in trials if not trial.failed]
+    sought = [] if smallest is None else [smallest]
     if not failed:
         return None
     for told, holds in (
@@ -44,10 +48,10 @@ def guess_pattern(trials: Sequence[Trial], main: str) -> str | None:
         (f"fails only where {main} is no power of two", lambda t: not _is_power_of_two(t.sizes[main])),
         (f"fails only where {main} is no multiple of 128", lambda t: t.sizes[main] % 128 != 0),
     ):
-        if _separates(holds, failed, passed):
+        if _separates(holds, failed, passed) and all(map(holds, sought)):
             return told
     edge = max((trial.sizes[main] for trial in passed), default=0)
-    if _separates(lambda t: t.sizes[main] > edge, failed, passed):
+    if _separates(lambda t: t.sizes[main] > edge, failed, passed) and all(t.sizes[main] > edge for t in sought):
         return f"fails only where {main} is above {edge}"
     distribution = failed[0].distribution
     if _separates(lambda t: t.distribution == distribution, failed, passed):

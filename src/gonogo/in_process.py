@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAKERS = 3
 """Threads that draw inputs: NumPy lets go of the interpreter while it draws."""
 AHEAD = 2 * MAKERS
-"""Cases whose inputs are in memory at a time, the one at work included."""
+"""Cases whose inputs are made before they are asked for."""
 
 
 @contextmanager
@@ -75,7 +75,10 @@ class InProcess:
         if self.device == "cpu":  # cores are the kernel's
             yield from (make_inputs(case, self.device, self.op) for case in cases)
             return
-        with ThreadPoolExecutor(MAKERS) as maker:
+        from torch.cuda import current_device, set_device
+
+        # A thread has a device of its own.
+        with ThreadPoolExecutor(MAKERS, initializer=set_device, initargs=(current_device(),)) as maker:
             coming: deque[Future[list[torch.Tensor]]] = deque()
             for case in cases:
                 coming.append(maker.submit(make_inputs, case, self.device, self.op))

@@ -27,7 +27,7 @@ from gonogo.own_op import CANDIDATE, find_control
 from gonogo.recording import open_record
 from gonogo.schema import Contract
 from gonogo.shipped import choose_limit
-from gonogo.verdicts import CaseVerdict, Row, Verification, judge_row
+from gonogo.verdicts import CaseVerdict, Row, Verification, judge_row, tell_unjudged
 from gonogo.verification import DEFAULT_CASES, plan_cases
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def check_file(
                 f"nothing was run: {refused or 'no case came back'}. Choose other --dtypes or --device"
             )
         verdicts = tuple(judge_row(row, known, found) for row in run)
-        verification = Verification(known.name, promised.describe(), found.told, verdicts)
+        notes = tell_unjudged(run)
+        verification = Verification(known.name, promised.describe(), found.told, verdicts, notes=notes)
         if recorder is not None:
             label = f"{kernel.path.stem}.{kernel.function}"
             verification = replace(verification, recorded=recorder.append(rows, label))

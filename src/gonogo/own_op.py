@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.choices import CONTRACTS
 from gonogo.errors import InputError, suggest
-from gonogo.ops import Input, Kernel, get_op
+from gonogo.ops import Framework, Input, Kernel, get_op
 from gonogo.ops import Op as PlainOp
 from gonogo.schema import Contract
 
@@ -58,6 +58,8 @@ def Op(  # noqa: N802  reads as what it makes
     """
     if not re.fullmatch(r"\w+", name):
         raise InputError(f"op name {name!r}: letters, digits and _ only, for it is part of every case id")
+    if not isinstance(inputs, Mapping) or not all(isinstance(axes, str) for axes in inputs.values()):
+        raise InputError(f"op {name}: inputs is {inputs!r}; give names and axes, as in inputs={{'x': 'rows cols'}}")
     first = next(iter(inputs.values()), "").split()
     if not first:
         raise InputError(f"op {name}: its first input needs axes, as in inputs={{'x': 'rows cols'}}")
@@ -109,8 +111,9 @@ def add_candidate(
     functions = dict(op.functions) if isinstance(op, OwnOp) else {}
     candidates = {CANDIDATE: contract} | WEAKER
     functions |= dict.fromkeys(candidates, kernel)
+    framework: Framework = "triton" if find_jitted(kernel) else "torch"
     kernels = [
-        Kernel(name, "torch", "faulty", contract=promised, calibrate_against=control.name)
+        Kernel(name, framework, "faulty", contract=promised, calibrate_against=control.name)
         for name, promised in candidates.items()
     ]
     if isinstance(op, OwnOp):
@@ -122,6 +125,20 @@ def add_candidate(
         functions[name] = given
     values = {item.name: getattr(op, item.name) for item in fields(PlainOp)}
     return OwnOp(**values | {"kernels": (*op.kernels, *kernels)}, functions=functions)
+
+
+def find_jitted(function: Any, depth: int = 3) -> set[str]:
+    """Kinds of Triton's objects that a function reaches by the names it uses, and those that these use."""
+    kind = type(function)
+    if kind.__module__.startswith("triton."):
+        inner = getattr(function, "fn", None)  # an autotuner holds what it tunes
+        return {kind.__name__} | (find_jitted(inner) if type(inner).__module__.startswith("triton.") else set())
+    code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    if code is None or not depth:
+        return set()
+    held = [names.get(name) for name in code.co_names]
+    held += [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents is not function]
+    return {found for one in held for found in find_jitted(one, depth - 1)}
 
 
 def name_controls(controls: Sequence[Callable[..., Any]]) -> dict[str, Callable[..., Any]]:

@@ -9,7 +9,7 @@ import argparse
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -87,7 +87,8 @@ class _Run:
             path = here / given if given else self.config.rootpath / self.config.getini("gonogo_lock")
             # Where there is no way from here to there: another drive.
             name = os.path.relpath(path, here) if path.anchor == here.anchor else str(path)
-            self.suite = Suite(path, name, option.gonogo_update, option.gonogo_cases, option.gonogo_seed)
+            told = f" --gonogo-lock {given}" if given else ""
+            self.suite = Suite(path, name, told, option.gonogo_update, option.gonogo_cases, option.gonogo_seed)
         return self.suite
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,7 +152,9 @@ class Gauge:
             if found.recorded is not None:
                 self._run.added += found.recorded.added
                 self._run.known += found.recorded.known
-            return found
+            # The limit at hand here is in the file there.
+            told = (found.replay or "").replace("limit=limit", f"lock={str(self._suite.path)!r}")
+            return replace(found, replay=told or None)
 
         first = options["seed"]
         found = run(first)

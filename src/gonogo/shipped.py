@@ -49,6 +49,10 @@ def choose_limit(
 ) -> FoundLimit:
     """A limit at hand, else the lock file's; the package's own is for the ops of the package only."""
     if limit is not None:
+        if not isinstance(limit, Limit):
+            raise InputError(
+                f"limit is {type(limit).__name__}; give a gonogo.limits.Limit, or a lock file by lock="
+            )
         if (limit.op, limit.contract) != (op.name, contract.describe()):
             raise InputError(
                 f"limit is for op {limit.op}, contract {limit.contract}; this is op {op.name}, contract "
@@ -65,8 +69,19 @@ def find_limit(op: str, contract: Contract, lock: Path | None = None) -> FoundLi
     limits, provenance = read_lock(lock or shipped_lock())
     for limit in limits:
         if (limit.op, limit.contract, limit.gauge) == (op, contract.describe(), "bound"):
-            return FoundLimit(limit, tell_limit(limit, str(provenance.get("devices", "?"))))
+            where = str(provenance.get("devices", "?"))
+            return FoundLimit(check_limit(limit, str(lock)), tell_limit(limit, where))
     return FoundLimit(None, NOTHING_CALIBRATED)
+
+
+def check_limit(limit: Limit, lock: str) -> Limit:
+    """The limit of a lock file, unless it would let anything pass."""
+    if limit.is_vacuous:
+        raise InputError(
+            f"{lock}: the limit {limit.value:g} for {limit.op}, contract {limit.contract}, lets errors pass that "
+            "no rounding explains. Measure it again, on kernels that are correct in every case"
+        )
+    return limit
 
 
 def tell_limit(limit: Limit, where: str | None = None) -> str:

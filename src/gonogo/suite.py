@@ -18,6 +18,7 @@ from gonogo.limits import Limit
 from gonogo.lock import Provenance, diff_limits, read_lock, write_lock
 from gonogo.ops import Op
 from gonogo.schema import Contract
+from gonogo.shipped import check_limit
 
 Key = tuple[str, str]
 """Name of an op, and a contract in a word."""
@@ -30,6 +31,8 @@ class Suite:
     path: Path
     name: str
     """Of the lock file, as messages have it."""
+    option: str
+    """How pytest is told of the lock file, with a space before it; nothing where it is told by the project."""
     update: Literal["all", "new"] | None
     """Which limits to measure."""
     cases: int
@@ -48,7 +51,7 @@ class Suite:
         key = (find_op(op).name, contract.describe())
         self.used.add(key)
         missing = f"no limit for {key[0]}, contract {key[1]}, in {self.name}"
-        remedy = "Measure it: pytest --gonogo-update-new"
+        remedy = f"Measure it: pytest --gonogo-update-new{self.option}"
         if self.known is None:
             if not self.update and not self.path.exists():
                 raise InputError(f"{missing}, which does not exist. {remedy}")
@@ -56,7 +59,7 @@ class Suite:
                 self.known = _index(self._read()[0])
             except InputError as error:
                 told = str(error).replace(str(self.path), self.name)
-                raise InputError(f"{told}. Or delete it and run: pytest --gonogo-update") from None
+                raise InputError(f"{told}. Or delete it and run: pytest --gonogo-update{self.option}") from None
         if self.update == "all" or (self.update == "new" and key not in self.known):
             if key not in self.fresh or controls:  # another test may have given others
                 limit, machine = measure_limit(
@@ -67,7 +70,7 @@ class Suite:
             return self.fresh[key]
         if key not in self.known:
             raise InputError(f"{missing}. {remedy}")
-        return self.known[key]
+        return check_limit(self.known[key], self.name)
 
     def to_dict(self) -> dict[str, Any]:
         """What another process must know, in plain types."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -156,20 +157,20 @@ def tell_failure(found: Verification) -> list[str]:
             ("suspect", f"{furthest.case}: {furthest.verdict.message}"),
             ("", f"{furthest.described}. The deterministic bound still explains it: try another seed"),
         ]
-    lines += [("note", note) for note in (*found.notes, *_tell_unjudged(found))]
+    lines += [("note", note) for note in found.notes]
     lines.append(("recorded", str(found.recorded or "")))
     return [f"  {name:<11} {told}" for name, told in lines if told]
 
 
-def _tell_unjudged(found: Verification) -> list[str]:
-    """On how many cases the row of a sound output has more to say."""
-    cases = sum(one.record["outcome"] == "ok" and one.record.get("detail") is not None for one in found.verdicts)
-    if not cases:
-        return []
-    return [
-        f"on {cases} of {len(found.verdicts)} cases some elements are not judged: under contract {found.contract} "
-        "a result inside may be past its format's range, and anything may come of that"
-    ]
+def tell_unjudged(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Of how many cases nothing is known, or not all, and why."""
+    refused = Counter(row["detail"] for row in rows if row["outcome"] == "refused")
+    notes = [f"{count} of {len(rows)} cases are not judged: {why}" for why, count in refused.items()]
+    partly = [row["detail"] for row in rows if row["outcome"] == "ok" and row["detail"] is not None]
+    if partly:
+        why = partly[0].partition(": ")[2]
+        notes.append(f"on {len(partly)} of {len(rows)} cases some elements are not judged: {why}")
+    return tuple(notes)
 
 
 def tell_element(element: dict[str, Any]) -> str:

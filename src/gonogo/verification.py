@@ -20,11 +20,19 @@ from gonogo.errors import InputError, NoGo
 from gonogo.in_process import InProcess
 from gonogo.limits import DTYPE_FREE, Limit
 from gonogo.ops import DTYPES, Op
-from gonogo.own_op import CANDIDATE, OwnOp, add_candidate, find_recorded_control, name_controls, name_function
+from gonogo.own_op import (
+    CANDIDATE,
+    OwnOp,
+    add_candidate,
+    find_jitted,
+    find_recorded_control,
+    name_controls,
+    name_function,
+)
 from gonogo.recording import open_record
 from gonogo.schema import Contract
 from gonogo.shipped import choose_limit
-from gonogo.verdicts import Row, Verification, judge_row
+from gonogo.verdicts import Row, Verification, judge_row, tell_unjudged
 
 if TYPE_CHECKING:
     import torch
@@ -65,6 +73,13 @@ def verify(
     if not callable(kernel):
         raise InputError(f"kernel is {type(kernel).__name__}, not a function of the inputs of {plain.name}")
     set_switches(place)
+    if place == "cpu" and "JITFunction" in find_jitted(kernel):
+        raise InputError(
+            f"{name_function(kernel)} is compiled for a GPU, and there is none. Set TRITON_INTERPRET=1 in the "
+            "environment, before triton is imported, to have it interpreted"
+        )
+    if callable(controls):
+        raise InputError(f"controls is one function; give a list: controls=[{name_function(controls)}]")
     given = tuple(controls) if limit is None or record is not None else ()
     found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
     # Other gauges need no scale, and are not among the bounds.
@@ -85,8 +100,12 @@ def verify(
     if found is None:
         found = pool_controls(rows, beside, plain, promised)
     ours = [row for row in rows if row["kernel"] == CANDIDATE]
-    verdicts = tuple(judge_row(row, plain, found) for row in ours)
-    notes = _find_notes(runner, target) if isinstance(plain, OwnOp) else ()
+    verdicts = tuple(judge_row(row, plain, found) for row in ours if row["outcome"] != "refused")
+    if ours and not verdicts:
+        raise InputError(
+            f"op {plain.name}: nothing was judged: {ours[0]['detail']}. Choose other dtypes, or a contract"
+        )
+    notes = (*(_find_notes(runner, target) if isinstance(plain, OwnOp) else ()), *tell_unjudged(ours))
     verification = Verification(plain.name, promised.describe(), found.told, verdicts, notes=notes)
     if recorder is not None:
         verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
@@ -153,9 +172,9 @@ def _tell_judged_by(
 ) -> str:
     """The arguments that a replay needs to meet the same limit."""
     if limit is not None:
-        return ", limit=..."
+        return ", limit=limit"
     if controls:
-        return f", controls=..., {planned_by}"
+        return f", controls=controls, {planned_by}"
     return "" if lock is None else f", lock={str(lock)!r}"
 
 
@@ -163,6 +182,6 @@ def _tell_replay(function: str, op: str | Op, found: Verification, contract: Con
     """The call that runs the smallest failing case again, by the same limit."""
     named = f'"{op}"' if isinstance(op, str) else "op"
     word = name_contract(contract)
-    promised = "" if contract == Contract() else f', contract="{word}"' if word else ", contract=..."
+    promised = "" if contract == Contract() else f', contract="{word}"' if word else ", contract=contract"
     shown = function if function.isidentifier() else "kernel"
     return f'gonogo.verify({shown}, {named}, only="{found.smallest}"{promised}{judged_by})'

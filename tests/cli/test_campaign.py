@@ -156,7 +156,7 @@ def test_text_of_kernels_is_no_markup() -> None:
     shown = gonogo("show", case, "tells_markup", "--ops-path", MORE_OPS, "--device", "cpu")
     assert shown.stdout == (
         f"{case}  tells_markup (control, contract float32)\n"
-        "outcome raised: RuntimeError: expected [bold]x[/bold] :smile: [/nothing]\n"
+        "outcome raised: RuntimeError: expected [bold]x[/bold] :smile: [/nothing] (torch.py, line 10)\n"
     )
 
 

@@ -291,7 +291,7 @@ def test_what_a_kernel_may_do(body: str, outcome: str, detail: str, tmp_path: Pa
         ("import nowhere", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"),
         ("raise SystemExit('bye')", "cannot be loaded: SystemExit: bye"),
         ("kernel = 3", "has 'kernel' as int, not as a function"),
-        ("del kernel", "has 'kernel' as NoneType, not as a function"),
+        ("del kernel", "has no 'kernel' once it is loaded"),
     ],
 )
 def test_file_that_does_not_load_is_not_judged(tmp_path: Path, text: str, problem: str) -> None:

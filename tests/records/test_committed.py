@@ -102,6 +102,7 @@ def test_every_faulty_kernel_differs_from_its_control(gpu: pa.Table) -> None:
 def test_ids_replay(name: str, gpu: pa.Table) -> None:
     """Inputs and reference of a recorded case, made again here, and the framework's own op on them."""
     finite = pc.field("distribution").isin(FINITE) & (pc.field("count") <= 2**14)
+    finite &= pc.is_null(pc.field("detail"))  # where no element can be judged, a case is refused now
     recorded = gpu.filter(finite & (pc.field("kernel") == f"{name}_torch") & (pc.field("outcome") == "ok"))
     for row in recorded.take([0, recorded.num_rows // 2, recorded.num_rows - 1]).to_pylist():
         case = parse_case(row["case"])

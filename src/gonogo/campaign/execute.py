@@ -43,7 +43,8 @@ def run_job(
 
 def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     """Call a kernel twice on the case and record all there is to say."""
-    row = describe(bench.job, bench.op, kernel)
+    described = describe(bench.job, bench.op, kernel)
+    row = described.copy()
     bench.outputs.setdefault(kernel.name, None)
     interpreted = bench.job.device == "cpu" and kernel.framework == "triton"
     if interpreted and bench.job.case.dtype in REFUSED_BY_INTERPRETER:
@@ -51,10 +52,9 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     try:
         function = bench.op.load_kernel(kernel.name)
         first, again, elapsed = call_twice(function, kernel, bench)
-    except (
-        KeyboardInterrupt,
-        BadKernelFile,
-    ):  # a worker ignores the signal, so it is of a user who runs this by hand
+    except KeyboardInterrupt:  # a worker ignores the signal, so it is the user's, who runs this by hand
+        raise
+    except BadKernelFile:  # there is no kernel
         raise
     except BaseException as error:  # noqa: BLE001  the one place where a kernel may do what it likes
         row |= explain(error, bench.job.device)
@@ -76,7 +76,8 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
         )  # fmt: skip
         row |= _compare(bench, kernel, output)
     if outcome == "ok":
-        return row | settle_outcome(output, reference, bench.job.case.dtype)
+        settled = settle_outcome(output, reference, bench.job.case.dtype)
+        return (described if settled["outcome"] == "refused" else row) | settled  # a reading of nothing is none
     return row | {"outcome": outcome, "detail": detail}
 
 

@@ -52,11 +52,19 @@ class Reference:
         return self.make_sequential_scale()
 
     @cached_property
-    def unjudged(self) -> int:
-        """Elements with a value and an infinite scale: the accumulate format has overflowed on the way there."""
+    def unjudged(self) -> torch.Tensor | None:
+        """Where there is a value and an infinite scale: the accumulate format may overflow on the way there."""
         if get_format(self.contract.accumulate).largest >= WIDE:
-            return 0
-        return int((self.scale.isinf() & self.expected.isfinite()).sum())
+            return None
+        places = self.scale.isinf() & self.expected.isfinite()
+        return places if bool(places.any()) else None
+
+    def take_judged(self, output: torch.Tensor) -> torch.Tensor:
+        """The output beside the expected one, with the expected value where nothing is judged, not even a NaN."""
+        output = output.to(self.expected.device)
+        return (
+            output if self.unjudged is None else torch.where(self.unjudged, self.expected.to(output.dtype), output)
+        )
 
 
 def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract, shape: tuple[int, ...]) -> Reference:
@@ -94,7 +102,7 @@ def _forgive(scale: torch.Tensor) -> torch.Tensor:
 
 def read_bounds(output: torch.Tensor, reference: Reference, settled: float = -math.inf) -> Row:
     """The readings a verdict is made from; up to `settled` the bound alone decides, and nothing else is read."""
-    output = output.to(reference.expected.device)
+    output = reference.take_judged(output)
     bound = gauge("bound", accumulate=reference.contract.accumulate)
     reading = read(output, reference.expected, gauge=bound, scale=reference.scale)
     at = None if reading.index is None else ",".join(map(str, reading.index))
@@ -131,7 +139,7 @@ def _read_v_abft(
     if op.name != "matmul":
         return None
     wide, expected = output.double(), reference.expected
-    past = expected.isfinite() & (expected.abs() >= float(get_format(dtype).overflow_threshold))
+    past = expected.isfinite() & (expected.abs() >= get_format(dtype).overflow_start)
     if bool((past & wide.isinf() & (wide.sign() == expected.sign())).any()):
         return None
     a, b = (x.double().to(output.device) for x in inputs)
@@ -175,9 +183,12 @@ def settle_outcome(output: torch.Tensor, reference: Reference, dtype: str) -> Ro
     mismatched = count_non_finite(output, reference, dtype)
     if mismatched:
         return {"outcome": "non-finite", "detail": f"{mismatched} elements"}
-    overflowed = f"{reference.contract.accumulate} has overflowed on the way there"
-    told = f"{reference.unjudged} of {output.numel()} elements are not judged: {overflowed}"
-    return {"outcome": "ok", "detail": told if reference.unjudged else None}
+    if reference.unjudged is None:
+        return {"outcome": "ok", "detail": None}
+    count, why = int(reference.unjudged.sum()), f"{reference.contract.accumulate} may overflow on the way there"
+    if count == output.numel():
+        return {"outcome": "refused", "detail": f"no element can be judged: {why}"}
+    return {"outcome": "ok", "detail": f"{count} of {output.numel()} elements are not judged: {why}"}
 
 
 def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> int:
@@ -187,8 +198,8 @@ def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> 
     other side of it if the reference is within its error of there; how far it is off is for the reading to say.
     """
     expected = reference.expected
-    wide = output.to(expected.device).double()
-    threshold = float(get_format(dtype).overflow_threshold)
+    wide = reference.take_judged(output).double()
+    threshold = get_format(dtype).overflow_start
     if bool((wide.isfinite() & (expected.abs() < threshold)).all()):
         return 0
     near = NEAR_OVERFLOW * reference.unit_roundoff * reference.scale

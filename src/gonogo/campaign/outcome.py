@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Sequence
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import torch
@@ -58,12 +61,19 @@ def find_wrong_kind(output: Any, bench: Bench) -> tuple[str, str] | None:
 
 def explain(error: BaseException, device: str) -> Row:
     """Outcome of a call that did not return."""
-    detail = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+    detail = f"{type(error).__name__}: {error}".partition("\n")[0][:300] + _tell_line(error)
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return {"outcome": "out-of-memory", "detail": detail}
     if _is_gpu_lost(device):
         return {"outcome": "crashed", "detail": detail}
     return {"outcome": "raised", "detail": detail}
+
+
+def _tell_line(error: BaseException) -> str:
+    """Where it came from: the innermost line that is no library's."""
+    libraries = (str(Path(__file__).parent), sysconfig.get_paths()["purelib"], sysconfig.get_paths()["stdlib"])
+    lines = [one for one in extract_tb(error.__traceback__) if not one.filename.startswith(libraries)]
+    return f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
 
 
 def _is_gpu_lost(device: str) -> bool:

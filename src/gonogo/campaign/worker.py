@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from gonogo.campaign.bench import Job
 from gonogo.campaign.execute import run_job
@@ -79,30 +80,29 @@ def configure_torch() -> None:
 
     torch.set_num_threads(1)
     os.environ["GONOGO_NUM_THREADS"] = "1"  # there is a worker per core
-    _swap_flags(FLAGS)
+    for path, value in FLAGS.items():
+        owner, _, name = path.removeprefix("torch.").rpartition(".")
+        setattr(attrgetter(owner)(torch), name, value)
 
 
 @contextlib.contextmanager
 def keep_precision() -> Iterator[None]:
-    """Inside, torch's own kernels keep their contracts, as they do in a worker: by the switches of FLAGS."""
-    before = _swap_flags(FLAGS)
-    try:
-        yield
-    finally:
-        _swap_flags(before)
-
-
-def _swap_flags(values: Mapping[str, bool]) -> dict[str, bool]:
-    """Set switches of torch and give what they were."""
+    """Inside, torch's own kernels keep their contracts, as they do in a worker; afterwards all is as it was."""
     import torch
 
-    before: dict[str, bool] = {}
-    for path, value in values.items():
-        owner, _, name = path.removeprefix("torch.").rpartition(".")
-        target = attrgetter(owner)(torch)
-        before[path] = getattr(target, name)
-        setattr(target, name, value)
-    return before
+    matmul: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    switches: list[tuple[Any, str, Any]] = [(matmul, "allow_tf32", False), (cudnn, "allow_tf32", False)]
+    if hasattr(matmul, "fp32_precision"):  # torch refuses to mix these words with the older switches
+        switches = [(matmul, "fp32_precision", "ieee"), (cudnn.conv, "fp32_precision", "ieee")]
+    switches += [(matmul, f"allow_{name}_reduced_precision_reduction", False) for name in ("fp16", "bf16")]
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in switches:
+            before = getattr(owner, name)
+            if before != value:
+                stack.callback(setattr, owner, name, before)
+                setattr(owner, name, value)
+        yield
 
 
 def _limit_gpu_memory(gpu_memory_share: float) -> None:

@@ -1,8 +1,12 @@
-"""gonogo ops: the ops there are, and every kernel of each."""
+"""gonogo ops: the ops there are and every kernel of each; of those named, what they compute, too."""
 
 from __future__ import annotations
 
+import ast
+import re
+from importlib import import_module
 from pathlib import Path
+from textwrap import indent
 
 import click
 from rich.table import Table
@@ -12,7 +16,11 @@ from gonogo.choices import find_op
 from gonogo.cli._completion import complete_op
 from gonogo.cli._parse import show_examples
 from gonogo.cli._tables import make_console, print_json
-from gonogo.ops import Op, add_folder, op_names
+from gonogo.errors import InputError
+from gonogo.ops import Input, Op, add_folder, get_op, op_names
+
+KINDS = {"values": "", "index": " (integers below {below})", "int8": " (int8)", "scale": " (factors above 0)"}
+"""What an input holds, where it is not the case's values."""
 
 
 @click.command(epilog=show_examples("gonogo ops softmax rmsnorm", "gonogo ops --json"))
@@ -20,13 +28,17 @@ from gonogo.ops import Op, add_folder, op_names
 @click.option("--ops-path", multiple=True, type=click.Path(path_type=Path), help="Folder with more ops.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> None:
-    """List ops NAMES (all by default) and their kernels: controls, and faulty ones with their bug."""
+    """List ops NAMES (all by default) and their kernels: controls, and faulty ones with their bug.
+
+    Of ops that are named, also what they compute: inputs, axes and the reference as code.
+    """
     for folder in ops_path:
         add_folder(folder)
     found = [find_op(name) for name in names or op_names()]
     if as_json:
         print_json({"schema": 1, "ops": [_describe_op(op) for op in found]})
         return
+    definitions = [_tell_definition(get_op(name)) for name in names]
     table = Table(title=f"{len(found)} ops, {sum(len(op.kernels) for op in found)} kernels")
     for column in ("op", "kernel", "role", "framework", "what it does, or its bug and where it shows"):
         table.add_column(column, overflow="fold")
@@ -41,15 +53,66 @@ def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> No
             )
         table.add_section()
     make_console().print(table)
+    for definition in definitions:
+        click.echo(definition)
+
+
+def _tell_definition(op: Op) -> str:
+    """What an op computes, in plain lines."""
+    sizes = "; ".join(f"{axis} {', '.join(map(str, listed))}" for axis, listed in op.sizes.items())
+    lines = [
+        "",
+        f"{op.name}: {_read_description(op)}",
+        f"  signature  {op.name}({', '.join(map(_tell_input, op.inputs))}) -> {op.output or 'scalar'}",
+        f"  sizes      {sizes}; {'no others' if op.only_listed else f'other sizes of {op.main}, too'}",
+        "  reference  run in float64:",
+        "",
+        indent(_read_reference(op), "    "),
+    ]
+    return "\n".join(lines)
+
+
+def _tell_input(given: Input) -> str:
+    return f"{given.name}: {given.axes or 'scalar'}{KINDS[given.kind].format(below=given.below)}"
+
+
+def _read_description(op: Op) -> str:
+    told = " ".join((import_module(f"gonogo.ops.{op.name}").__doc__ or "").split())
+    return told.removeprefix(f"{op.name}: ")
+
+
+def _read_reference(op: Op) -> str:
+    """Code of the reference, without docstring and imports of its module; read, for torch may not be there."""
+    path = Path(str(import_module(f"gonogo.ops.{op.name}").__file__)).with_name("reference.py")
+    try:
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise InputError(f"op {op.name}: {path} cannot be read: {error}") from None
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in imports:
+        other = re.fullmatch(r"from gonogo\.ops\.(\w+)\.reference import reference", ast.unparse(node))
+        if other:  # it computes what another op does
+            return _read_reference(get_op(other[1]))
+    described = ast.get_docstring(tree) is not None
+    left_out = {
+        number
+        for node in [*imports, *(tree.body[:1] if described else [])]
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = [line for number, line in enumerate(text.split("\n"), start=1) if number not in left_out]
+    return re.sub(r"  # noqa.*", "", "\n".join(lines)).strip("\n")
 
 
 def _describe_op(op: Op) -> dict[str, object]:
     return {
         "name": op.name,
+        "description": _read_description(op),
         "inputs": [{"name": i.name, "axes": i.axes.split(), "kind": i.kind} for i in op.inputs],
         "output": op.output.split(),
         "sizes": {axis: list(sizes) for axis, sizes in op.sizes.items()},
         "reduced": list(op.reduced),
+        "reference": _read_reference(op),
         "kernels": [
             {
                 "name": kernel.name,

@@ -36,7 +36,7 @@ from gonogo.schema import Contract
 Rule = Callable[..., tuple[Any, Any]]
 
 WIDE = 1e30
-"""A largest value that intermediate results are taken to stay below: of float32 and bfloat16, not of float16."""
+"""Formats that reach this far (float32 and bfloat16, not float16) are taken to hold every intermediate result."""
 
 CORRECTLY_ROUNDED = frozenset(
     {"aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.reciprocal", "aten.sqrt"}
@@ -97,12 +97,23 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Infinite error where results of these sizes, `ulps` larger, are past the accumulate format's range.
 
         A kernel that keeps the contract has lost the value there, and what it makes of an infinity is its own.
-        None where the format is wide.
+        None where there is no such place.
         """
         if self.range == math.inf:
             return None
         sizes = sizes * (1 + ulps * self.unit)
-        return torch.zeros_like(sizes).masked_fill_(sizes.isfinite() & (sizes >= self.range), torch.inf)
+        lost = sizes.isfinite() & (sizes >= self.range)
+        return torch.zeros_like(sizes).masked_fill_(lost, torch.inf) if bool(lost.any()) else None
+
+    def keep_lost(self, extra: Tensor | None) -> Tensor | None:
+        """The error of a product or quotient: 0·inf is inf where a factor is lost, for a kernel makes NaN of it."""
+        if self.range == math.inf or extra is None:
+            return extra
+        return extra.nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+    def is_lost(self, value: Tensor, extra: Tensor) -> Tensor:
+        """Where sums or products inside may be past the range though the value is not: its order is unknown too."""
+        return extra.isinf() & (value.abs() < self.range / 2)
 
     def run_primitive(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run `function`, written in primitive ops, on tracked arguments."""

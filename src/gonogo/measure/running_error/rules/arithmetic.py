@@ -38,9 +38,9 @@ def mul(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
     value = op(a, b, **kwargs)
     if a is b:
-        return value, Error(times(double(err_a.extra), a), 2 * err_a.ulps + 1)
+        return value, Error(ctx.keep_lost(times(double(err_a.extra), a)), 2 * err_a.ulps + 1)
     extra = join(times(err_a.extra, b), times(err_b.extra, a))
-    return value, Error(extra, err_a.ulps + err_b.ulps + 1)
+    return value, Error(ctx.keep_lost(extra), err_a.ulps + err_b.ulps + 1)
 
 
 def double(error: Tensor | None) -> Tensor | None:
@@ -62,7 +62,7 @@ def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     weight = magnitude(b)
     first = None if err_a.extra is None else err_a.extra / weight
     second = None if err_b.extra is None else times(err_b.extra / weight, value)
-    return value, Error(join(first, second), ulps)
+    return value, Error(ctx.keep_lost(join(first, second)), ulps)
 
 
 JUMP_HINT = (

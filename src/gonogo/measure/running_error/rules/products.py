@@ -32,15 +32,16 @@ def product_error(
         relative += computed * ctx.cast_ulps(ctx.contract.intermediate)
     weight_a, weight_b = a.abs(), b.abs()
     lost = None if ctx.range == math.inf else ctx.lose_overflow(apply(weight_a, weight_b), relative)
+    second: Tensor | None = None
     if err_a.extra is None and err_b.extra is not None:
-        return join(apply(weight_a, weight_b.mul_(relative).add_(err_b.extra)), lost)  # type: ignore[return-value]
-    second = None
+        second = apply(weight_a, weight_b.mul_(relative).add_(err_b.extra))
+        return ctx.keep_lost(join(second, lost))  # type: ignore[return-value]
     if err_b.extra is not None:
         second = apply(weight_a, spread_out(err_b.extra, b.shape))
     weight_a.mul_(relative)
     if err_a.extra is not None:
         weight_a.add_(err_a.extra)
-    return join(join(apply(weight_a, weight_b), second), lost)  # type: ignore[return-value]
+    return ctx.keep_lost(join(join(apply(weight_a, weight_b), second), lost))  # type: ignore[return-value]
 
 
 def multiply(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
@@ -109,10 +110,11 @@ def pool_average(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair
     rank = int(op._schema.name[-2])
     size = args[1]
     window = math.prod(size) if len(size) == rank else size[0] ** rank
+    lost = ctx.lose_overflow(op(x.abs(), *args[1:], **kwargs) * window, ctx.growth(window))
     weighed = x.abs().mul_(ctx.growth(window) + err.ulps)
     if err.extra is not None:
         weighed.add_(err.extra)
-    return op(x, *args[1:], **kwargs), Error(op(weighed, *args[1:], **kwargs))
+    return op(x, *args[1:], **kwargs), Error(join(op(weighed, *args[1:], **kwargs), lost))
 
 
 def pool_average_adaptive(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
@@ -121,10 +123,11 @@ def pool_average_adaptive(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any
     window = math.prod(
         math.ceil(full / out) + 1 for full, out in zip(x.shape[-len(args[1]) :], args[1], strict=True)
     )
+    lost = ctx.lose_overflow(op(x.abs(), *args[1:]) * window, ctx.growth(window))
     weighed = x.abs().mul_(ctx.growth(window) + err.ulps)
     if err.extra is not None:
         weighed.add_(err.extra)
-    return op(x, *args[1:]), Error(op(weighed, *args[1:]))
+    return op(x, *args[1:]), Error(join(op(weighed, *args[1:]), lost))
 
 
 def pool_maximum(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:

@@ -62,20 +62,26 @@ def accumulate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     value = op(x, *rest, **named)
     dim = rest[0] if rest else named["dim"]
     length = x.shape[dim] if x.dim() else 1
-    weighed = x.abs().mul_(ctx.growth(length) + err.ulps)
+    weight = ctx.growth(length) + err.ulps
+    weighed = x.abs()
+    lost = ctx.lose_overflow(op(weighed, *rest, **named), weight)
+    weighed.mul_(weight)
     if err.extra is not None:
         weighed.add_(err.extra)
-    return value, Error(op(weighed, *rest, **named))
+    return value, Error(join(op(weighed, *rest, **named), lost))
 
 
 def multiply_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """Prod of n, cumprod: n roundings each way; refused where factors carry more than relative error."""
     x, err = ctx.split(args[0])
     value = op(x, *args[1:], **keep_wide(kwargs))
-    if err.extra is not None:
+    if err.extra is not None and not bool((err.extra.isinf() | (err.extra == 0)).all()):
         raise NoErrorRule(f"aten.{op_name(op)} (of factors with an absolute error)", "write the product out")
     length = x.numel() // max(value.numel(), 1) if op_name(op) == "prod" else x.shape[args[1]]
-    return value, Error(None, length * err.ulps + max(length - 1, 0))
+    ulps = length * err.ulps + max(length - 1, 0)
+    # Factors below 1 may come after the others; one that is lost takes the product with it.
+    lost = ctx.lose_overflow(op(x.abs().clamp(min=1.0), *args[1:], **keep_wide(kwargs)), ulps)
+    return value, Error(lost if err.extra is None else torch.full_like(value, torch.inf), ulps)
 
 
 def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -89,7 +95,8 @@ def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
         keepdim = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
         dims = tuple(range(x.dim())) if dims is None or dims == [] else dims
         kept = value if keepdim or not x.dim() else restore_dims(value, x, dims)
-        extra = torch.where(x == kept, spread_out(err.extra, x.shape), 0.0)
+        spread = spread_out(err.extra, x.shape)
+        extra = torch.where((x == kept) | ctx.is_lost(x, spread), spread, 0.0)
         error = Error(torch.amax(extra, dims, keepdim).reshape(value.shape) if x.dim() else extra, err.ulps)
     return made, (error, EXACT) if isinstance(made, tuple) else error
 

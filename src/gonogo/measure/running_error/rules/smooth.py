@@ -68,6 +68,8 @@ def sigmoid(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Ten
     x, _ = ctx.split(args[0])
     value, error = smooth_rule("sigmoid")(ctx, op, args, kwargs)
     inner = (x.abs() + 1).mul_(SLOPES["sigmoid"](x, value))
+    if ctx.range < math.inf:  # past the range e^−x is infinite, and all of σ is lost
+        inner.add_(torch.where(torch.exp(-x) >= ctx.range, value / ctx.unit, 0.0))
     return value, Error(join(inner, error.extra), error.ulps)
 
 
