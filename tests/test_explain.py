@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.explain import Trial, guess_pattern
+from gonogo.explain import Trial, list_patterns
+
+
+def guess_pattern(trials: list[Trial], main: str) -> str | None:
+    return next((pattern.told for pattern in list_patterns(trials, main)), None)
 
 
 def make_trials(failed: int, passed: int, bad: tuple[int, str, str], good: tuple[int, str, str]) -> list[Trial]:

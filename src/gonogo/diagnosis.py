@@ -13,7 +13,7 @@ from typing import Protocol
 from gonogo.cases import Case, parse_case
 from gonogo.choices import name_contract
 from gonogo.errors import ReferenceFailed
-from gonogo.explain import ENOUGH, Trial, guess_pattern
+from gonogo.explain import ENOUGH, Pattern, Trial, list_patterns
 from gonogo.ops import Op
 from gonogo.own_op import CANDIDATE, WEAKER
 from gonogo.schema import Contract
@@ -59,7 +59,7 @@ def explain_failure(
         verification,
         worst=next(iter(elements[failed[0].case]), None),
         smallest=smallest.case,
-        pattern=guess_pattern(trials, runner.op.main, _make_trial(smallest, runner.op, [])),
+        pattern=_find_pattern(runner, found, trials, failed[0], smallest),
         holds_under=_find_weaker(runner, failed, contract),
     )
 
@@ -99,6 +99,36 @@ def _shrink(runner: Runner, found: FoundLimit, worst: CaseVerdict) -> CaseVerdic
                     case, smallest, improved = smaller, judged, True
                     break
     return smallest
+
+
+def _find_pattern(
+    runner: Runner, found: FoundLimit, trials: Sequence[Trial], worst: CaseVerdict, smallest: CaseVerdict
+) -> str | None:
+    """The first pattern that is not refuted by a case that should escape it and fails all the same."""
+    for pattern in list_patterns(trials, runner.op.main, _make_trial(smallest, runner.op, [])):
+        case = _escape(runner.op, parse_case(worst.case, runner.op), pattern)
+        if case is None or worst.verdict.reason == "timed-out":
+            return pattern.told
+        try:
+            ((row,),) = runner.run([(case, "escape")], [CANDIDATE])
+        except ReferenceFailed:  # the op has no such sizes
+            return pattern.told
+        if row["outcome"] == "refused" or judge_row(row, runner.op, found).verdict.decision != "no-go":
+            return pattern.told
+    return None
+
+
+def _escape(op: Op, case: Case, pattern: Pattern) -> Case | None:
+    """The case changed as the pattern says; None where it says nothing, or the op has no such size."""
+    if pattern.escape is None:
+        return None
+    if "size" not in pattern.escape:
+        return replace(case, **pattern.escape)
+    place = op.axes.index(op.main)
+    size = pattern.escape["size"](case.sizes[place])
+    if size < 1 or (op.only_listed and size not in op.sizes[op.main]):
+        return None
+    return replace(case, sizes=(*case.sizes[:place], size, *case.sizes[place + 1 :]))
 
 
 def _list_smaller(op: Op, axis: int, size: int) -> list[int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,39 +34,51 @@ failure and a pass, every second pair would show a pattern.
 """
 
 
-def guess_pattern(trials: Sequence[Trial], main: str, smallest: Trial | None = None) -> str | None:
-    """The first pattern that all failures have in common; None where there is none to see.
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What failures have in common."""
+
+    told: str
+    escape: dict[str, Any] | None = None
+    """What to change of a failing case to have it pass, if this is why it fails: layout, distribution or size.
+
+    The last is a function of the size it has.
+    """
+
+
+def list_patterns(trials: Sequence[Trial], main: str, smallest: Trial | None = None) -> Iterator[Pattern]:
+    """Patterns that all failures show, the most telling first.
 
     The `smallest` failure must show it too, and counts for nothing: it was sought out.
     """
     failed = [trial for trial in trials if trial.failed]
     passed = [trial for trial in trials if not trial.failed]
-    sought = [] if smallest is None else [smallest]
     if not failed:
-        return None
-    for told, holds in (
-        ("fails only on inputs that are not contiguous", lambda t: t.layout != "contiguous"),
-        (f"fails only where {main} is no power of two", lambda t: not _is_power_of_two(t.sizes[main])),
-        (f"fails only where {main} is no multiple of 128", lambda t: t.sizes[main] % 128 != 0),
-    ):
-        if _separates(holds, failed, passed) and all(map(holds, sought)):
-            return told
-    edge = max((trial.sizes[main] for trial in passed), default=0)
-    if _separates(lambda t: t.sizes[main] > edge, failed, passed) and all(t.sizes[main] > edge for t in sought):
-        return f"fails only where {main} is above {edge}"
+        return
+    every = [*failed, smallest or failed[0]]
     distribution = failed[0].distribution
-    if _separates(lambda t: t.distribution == distribution, failed, passed):
-        return f"fails only on {distribution} values"
+    edge = max((trial.sizes[main] for trial in passed), default=0)
+    for told, holds, escape in (
+        ("on inputs that are not contiguous", lambda t: t.layout != "contiguous", {"layout": "contiguous"}),
+        (f"where {main} is no power of two", lambda t: not _is_power_of_two(t.sizes[main]),
+         {"size": lambda size: 1 << (size - 1).bit_length()}),
+        (f"where {main} is no multiple of 128", lambda t: t.sizes[main] % 128 != 0,
+         {"size": lambda size: -(-size // 128) * 128}),
+        (f"where {main} is above {edge}", lambda t: t.sizes[main] > edge, {"size": lambda size: edge}),
+        (f"on {distribution} values", lambda t: t.distribution == distribution,
+         {"distribution": "uniform" if distribution == "normal" else "normal"}),
+    ):  # fmt: skip
+        if _separates(holds, failed, passed) and all(map(holds, every)):
+            yield Pattern(f"fails only {told}", escape)
     if _all_at(failed, lambda t: t.worst_at is not None and t.worst_at[-1] == t.output_shape[-1] - 1):
-        return "the worst element is always in the last column"
+        yield Pattern("the worst element is always in the last column")
     factors = [trial.ratios for trial in failed if trial.ratios is not None]
     if factors and len(factors) >= min(len(failed), ENOUGH):
         low, high = min(f[0] for f in factors), max(f[1] for f in factors)
         if low > 0 and high / low < 1.01 and not 0.99 < low < 1.01:
-            return f"the worst elements are off by one factor, about {math.sqrt(low * high):.4g}"
+            yield Pattern(f"the worst elements are off by one factor, about {math.sqrt(low * high):.4g}")
     if _grows(failed, main):
-        return f"the error grows with {main}"
-    return None
+        yield Pattern(f"the error grows with {main}")
 
 
 def _separates(holds: Callable[[Trial], bool], failed: Sequence[Trial], passed: Sequence[Trial]) -> bool:
