@@ -79,7 +79,8 @@ def check_controls(rows: Sequence[Row], controls: Sequence[str]) -> None:
             continue
         problem = ""
         if row["outcome"] != "ok":
-            problem = f"is {row['outcome']}" + (f": {row['detail']}" if row.get("detail") else "")
+            verb = "" if row["outcome"] in ("raised", "timed-out", "crashed") else "is "
+            problem = f"{verb}{row['outcome']}" + (f": {row['detail']}" if row.get("detail") else "")
         elif not row["deterministic"] <= 1.0:
             problem = f"reads {row['deterministic']:.4g} deterministic, above the bound 1"
         if problem:

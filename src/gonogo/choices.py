@@ -39,20 +39,22 @@ def find_contract(given: Contract | str | None) -> Contract:
     """The contract a word stands for, also as reports and lock files write it; float32 if there is none."""
     if isinstance(given, Contract):
         return given
-    written = {contract.describe(): contract for contract in CONTRACTS.values()}
     word = "float32" if given is None else given
     if not isinstance(word, str):
         raise InputError(
             f"contract is {type(word).__name__}; give one of {', '.join(CONTRACTS)}, or a gonogo.Contract"
         )
-    if word not in CONTRACTS and word not in written:
-        raise UnknownWord("contract", word, tuple(CONTRACTS))
-    return CONTRACTS[word] if word in CONTRACTS else written[word]
+    if word in CONTRACTS:
+        return CONTRACTS[word]
+    try:
+        return Contract.parse(word)
+    except InputError:
+        raise UnknownWord("contract", word, tuple(CONTRACTS)) from None
 
 
-def name_contract(contract: Contract) -> str | None:
-    """The word for a contract, where there is one."""
-    return next((word for word, known in CONTRACTS.items() if known == contract), None)
+def name_contract(contract: Contract) -> str:
+    """The word for a contract; else all it says, which find_contract takes too."""
+    return next((word for word, known in CONTRACTS.items() if known == contract), contract.describe())
 
 
 def find_dtypes(given: Any) -> tuple[str, ...]:

@@ -156,11 +156,10 @@ class NoErrorRule(GonogoError, NotImplementedError):
 
     def __init__(self, op: str, hint: str | None = None) -> None:
         self.op = op
+        self.problem = f"no error rule for {op}: {hint or 'write the reference in primitive ops'}"
         super().__init__(
-            f"no error rule for {op}: "
-            + (hint or "write the reference in primitive ops, or add a rule")
-            + f". To add one: gonogo.error_scale(..., rules={{'{op}': rule}}), where rule(ctx, op, args, kwargs) "
-            "returns (value, error); see gonogo/measure/running_error"
+            f"{self.problem}. To add one: gonogo.error_scale(..., rules={{'{op}': rule}}), where rule(ctx, op, "
+            "args, kwargs) returns (value, error); see gonogo/measure/running_error"
         )
 
 
@@ -227,7 +226,9 @@ class ReferenceFailed(InputError):
 
     def __init__(self, op: str, case: str, error: Exception) -> None:
         self.op, self.case = op, case
-        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        # Who gives an op gives no rules with it.
+        told = error.problem if isinstance(error, NoErrorRule) else f"{type(error).__name__}: {error}"
+        why = told.partition("\n")[0]
         super().__init__(f"reference of op {op} failed on {case}: {why}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from gonogo.errors import InputError
 from gonogo.formats import get_format
@@ -107,6 +107,28 @@ class Contract:
         words += [self.summation] if self.summation != "blocked" else []
         words += [name for name in ("fast_math", "atomics") if getattr(self, name)]
         return "+".join(words)
+
+    @classmethod
+    def parse(cls, text: str) -> Contract:
+        """Read what `describe` wrote.
+
+        >>> Contract.parse("float32+tf32") == Contract(products="tf32")
+        True
+        """
+        accumulate, *words = text.split("+")
+        facts: dict[str, Any] = {"accumulate": accumulate}
+        for word in words:
+            if word == "tf32":
+                facts["products"] = word
+            elif word in ("sequential", "probabilistic"):
+                facts["summation"] = word
+            elif word in ("fast_math", "atomics"):
+                facts[word] = True
+            elif word.startswith("via-"):
+                facts["intermediate"] = word.removeprefix("via-")
+            else:
+                raise InputError(f"contract {text!r}: {word!r} says nothing")
+        return cls(**facts)
 
     def growth(self, length: int) -> float:
         """g(n): how the error of a sum of `length` terms grows, in units of u_c·Σ|terms|."""

@@ -59,7 +59,9 @@ class Suite:
                 self.known = _index(self._read()[0])
             except InputError as error:
                 told = str(error).replace(str(self.path), self.name)
-                raise InputError(f"{told}. Or delete it and run: pytest --gonogo-update{self.option}") from None
+                raise InputError(
+                    f"{told}. Mend it, or delete it and run: pytest --gonogo-update{self.option}"
+                ) from None
         if self.update == "all" or (self.update == "new" and key not in self.known):
             if key not in self.fresh or controls:  # another test may have given others
                 limit, machine = measure_limit(

@@ -182,6 +182,6 @@ def _tell_replay(function: str, op: str | Op, found: Verification, contract: Con
     """The call that runs the smallest failing case again, by the same limit."""
     named = f'"{op}"' if isinstance(op, str) else "op"
     word = name_contract(contract)
-    promised = "" if contract == Contract() else f', contract="{word}"' if word else ", contract=contract"
+    promised = "" if contract == Contract() else f', contract="{word}"'
     shown = function if function.isidentifier() else "kernel"
     return f'gonogo.verify({shown}, {named}, only="{found.smallest}"{promised}{judged_by})'

@@ -1093,16 +1093,16 @@ def add_in_place(x):
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], str, str]] = {
-    "unknown": (torch.special.i0, "aten.i0", "write the reference in primitive ops, or add a rule"),
+    "unknown": (torch.special.i0, "aten.i0", "write the reference in primitive ops"),
     "fft": (
         lambda x: torch.fft.fft(x).real,
         "aten._fft_r2c",
-        "write the reference in primitive ops, or add a rule",
+        "write the reference in primitive ops",
     ),
     "on a constant": (
         lambda x: x + torch.special.i0(torch.ones(3)),
         "aten.i0",
-        "write the reference in primitive ops, or add a rule",
+        "write the reference in primitive ops",
     ),
     "in place": (add_in_place, "aten.add_", IN_PLACE),
     "in place on an input": (lambda x: x.mul_(2), "aten.mul_", IN_PLACE),

@@ -100,7 +100,7 @@ def calibrate(
             "records": len(columns), "gauge": gauge, "rule": rule_name
         })  # fmt: skip
     else:
-        click.echo(f"{len(limits)} limits ({gauge} × {rule_name}) in {out}")
+        click.echo(f"{len(limits)} limit{'' if len(limits) == 1 else 's'} ({gauge} × {rule_name}) in {out}")
 
 
 def _tell_vacuous(limit: Limit) -> str:
