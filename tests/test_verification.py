@@ -878,7 +878,7 @@ except gonogo.errors.InputError as error:
     ("interpret", "told"),
     [
         ("1", "note        2 of 6 cases are not judged: Triton's interpreter computes bfloat16 as integers"),
-        ("0", "is compiled for a GPU, and there is none. Set TRITON_INTERPRET=1 in the environment"),
+        ("0", "is compiled for a GPU, and this is the CPU. Set TRITON_INTERPRET=1 in the environment"),
     ],
 )
 def test_a_triton_kernel_without_a_gpu(tmp_path: Path, interpret: str, told: str) -> None:

@@ -31,7 +31,7 @@ from gonogo.own_op import (
 )
 from gonogo.recording import open_record
 from gonogo.schema import Contract
-from gonogo.shipped import choose_limit
+from gonogo.shipped import FoundLimit, choose_limit
 from gonogo.verdicts import Row, Verification, judge_row, tell_unjudged
 
 if TYPE_CHECKING:
@@ -70,23 +70,11 @@ def verify(
     from gonogo.campaign import find_device, set_switches
 
     plain, promised, place = find_op(op), find_contract(contract), find_device(device)
-    if not callable(kernel):
-        raise InputError(f"kernel is {type(kernel).__name__}, not a function of the inputs of {plain.name}")
+    _check_functions(kernel, controls, plain, place)
     set_switches(place)
-    if place == "cpu" and "JITFunction" in find_jitted(kernel):
-        raise InputError(
-            f"{name_function(kernel)} is compiled for a GPU, and there is none. Set TRITON_INTERPRET=1 in the "
-            "environment, before triton is imported, to have it interpreted"
-        )
-    if callable(controls):
-        raise InputError(f"controls is one function; give a list: controls=[{name_function(controls)}]")
     given = tuple(controls) if limit is None or record is not None else ()
     found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
-    # Other gauges need no scale, and are not among the bounds.
-    bounds_only = record is None and (found is None or found.gauge in DTYPE_FREE)
-    settled = found.value if bounds_only and found is not None and found.gauge == "bound" else -math.inf
-    candidate = add_candidate(plain, kernel, promised, given)
-    runner = InProcess(candidate, place, bounds_only=bounds_only, settled=settled)
+    runner = _open_runner(add_candidate(plain, kernel, promised, given), place, found, recorded=record is not None)
     planned = plan_cases(plain, dtypes=dtypes, cases=cases, seed=seed, device=place, distributions=distributions)
     target = [(parse_case(only, plain), "replay")] if only else planned
     recorder = open_record(record, place, isolated=False) if record is not None else None
@@ -99,14 +87,8 @@ def verify(
             rows += made
     if found is None:
         found = pool_controls(rows, beside, plain, promised)
-    ours = [row for row in rows if row["kernel"] == CANDIDATE]
-    verdicts = tuple(judge_row(row, plain, found) for row in ours if row["outcome"] != "refused")
-    if ours and not verdicts:
-        raise InputError(
-            f"op {plain.name}: nothing was judged: {ours[0]['detail']}. Choose other dtypes, or a contract"
-        )
-    notes = (*(_find_notes(runner, target) if isinstance(plain, OwnOp) else ()), *tell_unjudged(ours))
-    verification = Verification(plain.name, promised.describe(), found.told, verdicts, notes=notes)
+    notes = _find_notes(runner, target) if isinstance(plain, OwnOp) else ()
+    verification = _judge([row for row in rows if row["kernel"] == CANDIDATE], plain, promised, found, notes)
     if recorder is not None:
         verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
     if verification.failed:
@@ -120,6 +102,39 @@ def verify(
         if strict:
             raise NoGo(verification)
     return verification
+
+
+def _check_functions(kernel: Any, controls: Any, op: Op, place: str) -> None:
+    """Refuse what cannot be run, before anything is."""
+    if not callable(kernel):
+        raise InputError(f"kernel is {type(kernel).__name__}, not a function of the inputs of {op.name}")
+    if callable(controls):
+        raise InputError(f"controls is one function; give a list: controls=[{name_function(controls)}]")
+    if place == "cpu" and "JITFunction" in find_jitted(kernel):
+        raise InputError(
+            f"{name_function(kernel)} is compiled for a GPU, and this is the CPU. Set TRITON_INTERPRET=1 in the "
+            "environment, before triton is imported, to have it interpreted"
+        )
+
+
+def _open_runner(op: OwnOp, place: str, found: FoundLimit | None, *, recorded: bool) -> InProcess:
+    """One that reads no more than the verdict needs, unless it is for a record."""
+    # Gauges but these two need no scale, and are not among the bounds.
+    bounds_only = not recorded and (found is None or found.gauge in DTYPE_FREE)
+    settled = found.value if bounds_only and found is not None and found.gauge == "bound" else -math.inf
+    return InProcess(op, place, bounds_only=bounds_only, settled=settled)
+
+
+def _judge(
+    rows: Sequence[Row], op: Op, contract: Contract, found: FoundLimit, notes: tuple[str, ...]
+) -> Verification:
+    """Verdicts on those of a candidate's rows that can be judged."""
+    verdicts = tuple(judge_row(row, op, found) for row in rows if row["outcome"] != "refused")
+    if rows and not verdicts:
+        raise InputError(
+            f"op {op.name}: nothing was judged: {rows[0]['detail']}. Choose other dtypes, or another contract"
+        )
+    return Verification(op.name, contract.describe(), found.told, verdicts, notes=(*notes, *tell_unjudged(rows)))
 
 
 def plan_cases(
