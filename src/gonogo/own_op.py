@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gonogo.choices import CONTRACTS
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     import torch
 
 CANDIDATE = "candidate"
+LIBRARIES = ("torch", "triton", "numpy", "jax")
+"""Modules in which no kernel of a user stands."""
 WEAKER = {
     f"{CANDIDATE}_{word}": CONTRACTS[word] for word in ("atomics", "fast-math", "tf32", "float16", "bfloat16")
 }
@@ -129,15 +134,21 @@ def add_candidate(
 
 def find_jitted(function: Any, depth: int = 3) -> set[str]:
     """Kinds of Triton's objects that a function reaches by the names it uses, and those that these use."""
+    function = function.func if isinstance(function, partial) else function
     kind = type(function)
     if kind.__module__.startswith("triton."):
         inner = getattr(function, "fn", None)  # an autotuner holds what it tunes
         return {kind.__name__} | (find_jitted(inner) if type(inner).__module__.startswith("triton.") else set())
-    code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    code = getattr(function, "__code__", None)
     if code is None or not depth:
         return set()
-    held = [names.get(name) for name in code.co_names]
-    held += [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents is not function]
+    held = [function.__globals__.get(name) for name in code.co_names]
+    for one in held.copy():
+        if isinstance(one, ModuleType) and one.__name__.partition(".")[0] not in LIBRARIES:
+            held += [getattr(one, name, None) for name in code.co_names]
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # not filled yet
+            held.append(cell.cell_contents)
     return {found for one in held for found in find_jitted(one, depth - 1)}
 
 
