@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gonogo.choices import find_contract, find_op
-from gonogo.errors import InputError, ReferenceFailed, UnsupportedDtype, suggest
+from gonogo.errors import InputError, NothingJudged, ReferenceFailed, UnsupportedDtype, suggest
 from gonogo.formats import FORMATS
 from gonogo.judge import Verdict
 from gonogo.limits import Limit
@@ -95,9 +95,7 @@ def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract
         row[gauge] = read(output, reference.expected, gauge=gauge).worst
     settled = settle_outcome(output, reference, dtype)
     if settled["outcome"] == "refused":
-        raise InputError(
-            f"op {op.name}, contract {contract.describe()}: {settled['detail']}. Promise another contract"
-        )
+        raise NothingJudged(op.name, settled["detail"])
     return row | settled
 
 

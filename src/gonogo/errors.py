@@ -232,6 +232,14 @@ class ReferenceFailed(InputError):
         super().__init__(f"reference of op {op} failed on {case}: {why}")
 
 
+class NothingJudged(InputError):
+    """Not one element of one output can be judged: there is no verdict."""
+
+    def __init__(self, op: str, why: str) -> None:
+        self.op, self.why = op, why
+        super().__init__(f"op {op}: nothing was judged: {why}. Choose other dtypes or inputs, or another contract")
+
+
 class ControlFailed(InputError):
     """A control that is wrong itself: no limit can be made from it."""
 

@@ -16,7 +16,7 @@ from gonogo.calibration import check_controls, pool_controls
 from gonogo.cases import CASES_PER_SEED, DISTRIBUTIONS, FINITE, INTERPRETER, NO_LIMIT, parse_case, plan_case
 from gonogo.choices import find_contract, find_dtypes, find_op, find_words, name_contract
 from gonogo.diagnosis import Planned, explain_failure
-from gonogo.errors import InputError, NoGo
+from gonogo.errors import InputError, NoGo, NothingJudged
 from gonogo.in_process import InProcess
 from gonogo.limits import DTYPE_FREE, Limit
 from gonogo.ops import DTYPES, Op
@@ -131,9 +131,7 @@ def _judge(
     """Verdicts on those of a candidate's rows that can be judged."""
     verdicts = tuple(judge_row(row, op, found) for row in rows if row["outcome"] != "refused")
     if rows and not verdicts:
-        raise InputError(
-            f"op {op.name}: nothing was judged: {rows[0]['detail']}. Choose other dtypes, or another contract"
-        )
+        raise NothingJudged(op.name, rows[0]["detail"])
     return Verification(op.name, contract.describe(), found.told, verdicts, notes=(*notes, *tell_unjudged(rows)))
 
 
