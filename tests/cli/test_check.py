@@ -353,8 +353,8 @@ def test_checks_of_one_op_do_not_mix(tmp_path: Path) -> None:
         (["FILE:inner", "--op", "softmax"], "has no function 'inner'. Its functions: softmax, other"),
         (["FILE", "--op", "relu"], "has 2 functions, none of them named relu: softmax, other. Name one: "),
         (
-            ["FILE", "--op", "softmax", "--contract", "float64"],
-            "unknown contract 'float64'. Did you mean float16 or bfloat16 or float32? Known: float32, float16",
+            ["FILE", "--op", "softmax", "--contract", "float23"],
+            "unknown contract 'float23'. Did you mean float32 or float16 or bfloat16? Known: float32, float16",
         ),
         (["FILE", "--op", "softmax", "--contract", "fp32"], "unknown contract 'fp32'"),
         (["FILE", "--op", "softmax", "--dtypes", "int8"], "unknown dtype 'int8'; known: "),
