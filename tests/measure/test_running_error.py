@@ -929,6 +929,12 @@ def test_what_is_made_of_a_lost_value_is_lost(reference, lost):
     assert scale[1].isfinite().all()
 
 
+@pytest.mark.parametrize("choose", [lambda y: y.amax(-1), torch.relu])
+def test_in_a_wide_format_only_the_chosen_error_counts(choose):
+    scale = run_mode(choose, (torch.tensor([-3.0, 4.0]), Error(torch.tensor([math.inf, 1.0]))))[1]
+    assert scale.isfinite().all()
+
+
 def test_a_sigmoid_may_lose_all_of_its_value_where_its_power_overflows():
     """1/(1 + e^−x) is 0 in float16 below −11.09, where σ is 1.5e-5."""
     x = torch.tensor([-11.0, -11.2])

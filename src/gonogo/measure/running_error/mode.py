@@ -93,15 +93,15 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Error of rounding to `fmt`, relative, in units of u_c."""
         return get_format(fmt).unit_roundoff / self.unit
 
-    def lose_overflow(self, sizes: Tensor, ulps: float = 0.0) -> Tensor | None:
-        """Infinite error where results of these sizes, `ulps` larger, are past the accumulate format's range.
+    def lose_overflow(self, measure: Callable[[], Tensor], ulps: float = 0.0) -> Tensor | None:
+        """Infinite error where results of measured sizes, `ulps` larger, are past the accumulate format's range.
 
         A kernel that keeps the contract has lost the value there, and what it makes of an infinity is its own.
-        None where there is no such place.
+        None where there is no such place; a wide format has none, and nothing is measured.
         """
         if self.range == math.inf:
             return None
-        sizes = sizes * (1 + ulps * self.unit)
+        sizes = measure() * (1 + ulps * self.unit)
         lost = sizes.isfinite() & (sizes >= self.range)
         return torch.zeros_like(sizes).masked_fill_(lost, torch.inf) if bool(lost.any()) else None
 
@@ -111,9 +111,11 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return extra
         return extra.nan_to_num(nan=torch.inf, posinf=torch.inf)
 
-    def is_lost(self, value: Tensor, extra: Tensor) -> Tensor:
-        """Where sums or products inside may be past the range though the value is not: its order is unknown too."""
-        return extra.isinf() & (value.abs() < self.range / 2)
+    def add_lost(self, chosen: Tensor, value: Tensor, extra: Tensor) -> Tensor:
+        """Places that the value has chosen, and those where it may be lost inside: a kernel may choose these."""
+        if self.range == math.inf:
+            return chosen
+        return chosen | (extra.isinf() & (value.abs() < self.range / 2))
 
     def run_primitive(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run `function`, written in primitive ops, on tracked arguments."""
@@ -168,7 +170,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             error = guard_error(value, error)
         if self.range < math.inf and not error.exact:
             reached = value.abs() if error.extra is None else value.abs() + self.unit * error.extra
-            error = Error(join(self.lose_overflow(reached, error.ulps), error.extra, error.extra), error.ulps)
+            lost = self.lose_overflow(lambda: reached, error.ulps)
+            error = Error(join(lost, error.extra, error.extra), error.ulps)
         return Tracked(value.to(torch.float64), error, aliased=aliased)
 
     def _apply_plain(self, func: Any, name: str, args: Any, kwargs: Any, leaves: list[Tensor]) -> Any:

@@ -31,7 +31,7 @@ def product_error(
         computed = (not err_a.exact) + (not err_b.exact)
         relative += computed * ctx.cast_ulps(ctx.contract.intermediate)
     weight_a, weight_b = a.abs(), b.abs()
-    lost = None if ctx.range == math.inf else ctx.lose_overflow(apply(weight_a, weight_b), relative)
+    lost = ctx.lose_overflow(lambda: apply(weight_a, weight_b), relative)
     second: Tensor | None = None
     if err_a.extra is None and err_b.extra is not None:
         second = apply(weight_a, weight_b.mul_(relative).add_(err_b.extra))
@@ -110,7 +110,7 @@ def pool_average(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair
     rank = int(op._schema.name[-2])
     size = args[1]
     window = math.prod(size) if len(size) == rank else size[0] ** rank
-    lost = ctx.lose_overflow(op(x.abs(), *args[1:], **kwargs) * window, ctx.growth(window))
+    lost = ctx.lose_overflow(lambda: op(x.abs(), *args[1:], **kwargs) * window, ctx.growth(window))
     weighed = x.abs().mul_(ctx.growth(window) + err.ulps)
     if err.extra is not None:
         weighed.add_(err.extra)
@@ -123,7 +123,7 @@ def pool_average_adaptive(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any
     window = math.prod(
         math.ceil(full / out) + 1 for full, out in zip(x.shape[-len(args[1]) :], args[1], strict=True)
     )
-    lost = ctx.lose_overflow(op(x.abs(), *args[1:]) * window, ctx.growth(window))
+    lost = ctx.lose_overflow(lambda: op(x.abs(), *args[1:]) * window, ctx.growth(window))
     weighed = x.abs().mul_(ctx.growth(window) + err.ulps)
     if err.extra is not None:
         weighed.add_(err.extra)

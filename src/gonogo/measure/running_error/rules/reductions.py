@@ -24,7 +24,7 @@ def add_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
         return value, Error(None, ctx.growth(length))
     weight = ctx.growth(length) + err.ulps
     absolute = add_magnitudes(x, value, rest, named)
-    lost = ctx.lose_overflow(absolute, weight)
+    lost = ctx.lose_overflow(lambda: absolute, weight)
     if op_name(op) == "mean":
         weight /= max(length, 1)
     extra = None if err.extra is None else op(spread_out(err.extra, x.shape), *rest, **named)
@@ -64,7 +64,7 @@ def accumulate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     length = x.shape[dim] if x.dim() else 1
     weight = ctx.growth(length) + err.ulps
     weighed = x.abs()
-    lost = ctx.lose_overflow(op(weighed, *rest, **named), weight)
+    lost = ctx.lose_overflow(lambda: op(weighed, *rest, **named), weight)
     weighed.mul_(weight)
     if err.extra is not None:
         weighed.add_(err.extra)
@@ -80,7 +80,7 @@ def multiply_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     length = x.numel() // max(value.numel(), 1) if op_name(op) == "prod" else x.shape[args[1]]
     ulps = length * err.ulps + max(length - 1, 0)
     # Factors below 1 may come after the others; one that is lost takes the product with it.
-    lost = ctx.lose_overflow(op(x.abs().clamp(min=1.0), *args[1:], **keep_wide(kwargs)), ulps)
+    lost = ctx.lose_overflow(lambda: op(x.abs().clamp(min=1.0), *args[1:], **keep_wide(kwargs)), ulps)
     return value, Error(lost if err.extra is None else torch.full_like(value, torch.inf), ulps)
 
 
@@ -96,7 +96,7 @@ def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
         dims = tuple(range(x.dim())) if dims is None or dims == [] else dims
         kept = value if keepdim or not x.dim() else restore_dims(value, x, dims)
         spread = spread_out(err.extra, x.shape)
-        extra = torch.where((x == kept) | ctx.is_lost(x, spread), spread, 0.0)
+        extra = torch.where(ctx.add_lost(x == kept, x, spread), spread, 0.0)
         error = Error(torch.amax(extra, dims, keepdim).reshape(value.shape) if x.dim() else extra, err.ulps)
     return made, (error, EXACT) if isinstance(made, tuple) else error
 

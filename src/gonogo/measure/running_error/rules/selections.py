@@ -61,7 +61,7 @@ def clamp(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
 def relu(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """max(a, 0): E where a > 0, or where a is lost."""
     a, err = ctx.split(args[0])
-    extra = None if err.extra is None else torch.where((a > 0) | ctx.is_lost(a, err.extra), err.extra, 0.0)
+    extra = None if err.extra is None else torch.where(ctx.add_lost(a > 0, a, err.extra), err.extra, 0.0)
     return op(a), Error(extra, err.ulps)
 
 
