@@ -176,8 +176,78 @@ def test_own_op_wrong_and_suspect_kernels(pytester: pytest.Pytester) -> None:
     lock.write_text("format = 1\n<<<<<<< ours\n")
     found = run(pytester, "--gonogo-update")
     found.assert_outcomes(failed=1)
-    found.stdout.fnmatch_lines(["limits.toml holds a merge conflict at line 2*run: pytest --gonogo-update"])
+    told = "limits.toml holds a merge conflict at line 2. Keep one side whole, or delete it and run: "
+    found.stdout.fnmatch_lines([f"{told}pytest --gonogo-update"])
     assert "<<<<<<<" in lock.read_text()
+
+
+def test_limits_in_half_precision_are_made_on_what_the_format_holds(pytester: pytest.Pytester) -> None:
+    """Rounding a float32 input to half is no error that the scale knows: it must not loosen what all must keep."""
+    path = pytester.makepyfile("""
+        import pytest, torch
+        from gonogo import Op
+
+        def make(name, reference):
+            return Op(name, inputs={"x": "rows cols", "y": "rows cols"}, output="rows cols",
+                      sizes={"rows": (8, 16), "cols": (64, 128)}, reference=reference)
+
+        ADD = make("plus", lambda x, y: x + y)
+        # In half its epsilon is another, so that the reference in half is not this op.
+        RATIO = make("ratio", lambda x, y: x / (x.abs() + torch.finfo(x.dtype).eps) + y)
+
+        @pytest.mark.parametrize("kernel", [torch.add, lambda x, y: 2 * (x + y)], ids=["right", "twice"])
+        @pytest.mark.parametrize("contract", ["float16", "bfloat16"])
+        def test_plus(gonogo, kernel, contract):
+            gonogo.verify(kernel, ADD, contract=contract, dtypes=contract, device="cpu")
+
+        def test_ratio(gonogo):
+            gonogo.verify(lambda x, y: 5 * y, RATIO, contract="float16", dtypes="float16", device="cpu")
+
+        def test_narrow(gonogo):
+            gonogo.verify(torch.add, ADD, contract="float8_e5m2", device="cpu")
+    """)
+    found = run(pytester, "--gonogo-update-new")
+    found.assert_outcomes(passed=2, failed=4)
+    found.stdout.fnmatch_lines([
+        "no limit for ratio, contract float16: reference in float16 reads * deterministic, above the bound 1, "
+        "on ratio:f16:*. Give correct kernels to measure it on: controls=[[]...[]]",
+        "no limit for plus, contract float8_e5m2: no dtype fits into float8_e5m2, so *. Give correct kernels *",
+        "2 limits written to gonogo.lock: 2 new",
+    ])  # fmt: skip
+    limits, _ = read_lock(pytester.path / "gonogo.lock")
+    assert [(one.op, one.contract, one.value, one.cases) for one in limits] == [
+        ("plus", "bfloat16", 2.0, 6), ("plus", "float16", 2.0, 6)
+    ]  # fmt: skip
+
+    # Of a sum of 512 terms in one chain of bfloat16 the bound explains more than a tenth of their size.
+    path.write_text("""
+import torch
+from gonogo import Op
+
+TOTAL = Op("total", inputs={"x": "rows cols"}, output="rows", sizes={"rows": (2,), "cols": (512,)},
+           reduced="cols", reference=lambda x: x.sum(-1), only_listed=True)
+
+def lose(x):
+    return (x.double().sum(-1) + 0.5 * x.double().abs().sum(-1)).to(x.dtype)
+
+def test_total(gonogo):
+    gonogo.verify(lose, TOTAL, contract="bfloat16", dtypes="float32", controls=[lose], device="cpu")
+""")
+    found = run(pytester, "--gonogo-update-new")
+    found.assert_outcomes(failed=1)
+    found.stdout.fnmatch_lines(
+        ["lose: the limit * for total, contract bfloat16, lets errors pass that no rounding *"]
+    )
+    assert read_lock(pytester.path / "gonogo.lock")[0] == limits
+
+
+def test_two_ways_to_update_are_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(RIGHT)
+    for options in (("--gonogo-update", "--gonogo-update-new"), ("--gonogo-update-new", "--gonogo-update")):
+        found = run(pytester, *options)
+        assert found.ret == pytest.ExitCode.USAGE_ERROR
+        found.stderr.fnmatch_lines(["ERROR: --gonogo-update measures all limits and *: give one of them"])
+    assert not (pytester.path / "gonogo.lock").exists()
 
 
 def test_costs_nothing_when_unused(pytester: pytest.Pytester) -> None:

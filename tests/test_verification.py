@@ -276,6 +276,30 @@ def test_controls_of_ours_keep_their_contract_whatever_torch_is_set_to(monkeypat
     assert torch.backends.cudnn.allow_tf32
 
 
+def test_a_control_that_is_recorded_keeps_its_contract_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel and its reference run as their owner has torch set."""
+    seen: dict[str, set[bool]] = {}
+
+    def watch(name: str, x: torch.Tensor) -> torch.Tensor:
+        if x.dtype is not torch.float64:
+            seen.setdefault(name, set()).add(torch.backends.cudnn.conv.fp32_precision == "tf32")
+        return softmax(x)
+
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr("gonogo.ops.softmax.torch.softmax_torch", lambda x: watch("ours", x))
+    own = gonogo.Op(
+        "my_softmax", inputs={"x": "rows cols"}, output="rows cols", sizes={"rows": (1, 7), "cols": (3, 64)},
+        reference=lambda x: watch("reference", x),
+    )  # fmt: skip
+    given: dict[str, Any] = {"device": "cpu", "cases": 1, "dtypes": "float16"}
+    gonogo.verify(lambda x: watch("kernel", x), "softmax", record=tmp_path / "known", **given)
+    assert seen == {"ours": {False}, "kernel": {True}}
+    seen.clear()
+    gonogo.verify(softmax, own, record=tmp_path / "own", **given)
+    assert False in seen["reference"]  # computed in float32, beside the kernel
+    assert torch.backends.cudnn.allow_tf32
+
+
 def make_limit(value: float, gauge: str = "bound") -> Limit:
     return Limit("softmax", "float32", None, None, gauge, "pooled", value=value, cases=9)
 
@@ -459,7 +483,10 @@ def test_words_that_are_nearly_right() -> None:
             "unknown dtype 'flaot16'. Did you mean .*float16.*Known: float16, bfloat16, float32",
         ),
         ({"contract": "fast_math"}, "unknown contract 'fast_math'. Did you mean fast-math"),
-        ({"contract": "q"}, "unknown contract 'q'; known: float32, float16, bfloat16, tf32, fast-math, atomics"),
+        (
+            {"contract": "q"},
+            "unknown contract 'q'; known: float32, float64, float16, bfloat16, tf32, fast-math, atomics",
+        ),
         ({"distributions": "unifrom"}, "unknown distribution 'unifrom'. Did you mean uniform"),
     ):
         with pytest.raises(UnknownWord, match=message):
@@ -493,9 +520,10 @@ def test_lock_files(tmp_path: Path) -> None:
         gonogo.verify(torch.relu, "relu", device="cpu", lock=tmp_path / "nowhere.lock")
 
 
-def test_an_own_op_of_a_known_name_has_no_shipped_limit() -> None:
-    own = gonogo.Op("relu", inputs={"x": "n"}, output="n", sizes={"n": (3,)}, reference=torch.relu)
-    assert "deterministic bound" in gonogo.verify(torch.relu, own, device="cpu", cases=2).limit_from
+def test_an_own_op_has_a_name_of_its_own() -> None:
+    """Its limits and records are found by it."""
+    with pytest.raises(InputError, match=r"op name 'relu' is that of an op of the package: .* as in 'my_relu'"):
+        gonogo.Op("relu", inputs={"x": "n"}, output="n", sizes={"n": (3,)}, reference=torch.relu)
 
 
 def test_numpy_outputs_are_taken() -> None:
@@ -789,7 +817,7 @@ def make_trial(size: int, failed: bool, **given: object) -> Trial:
     ],
 )  # fmt: skip
 def test_patterns(trials: list[Trial], told: str | None) -> None:
-    assert next((pattern.told for pattern in list_patterns(trials, "K")), None) == told
+    assert next((pattern.told for pattern in list_patterns(trials, "K", summed=["K"])), None) == told
 
 
 def make_zeros(op: str) -> Callable[..., torch.Tensor]:
@@ -855,7 +883,7 @@ TRITON = """
 import torch, triton, triton.language as tl
 
 @triton.jit
-def copy(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
+def block(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < count, other=0.0)
     tl.store(out_ptr + at, tl.maximum(x, 0.0), mask=at < count)
@@ -863,34 +891,117 @@ def copy(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
 def relu(x):
     flat = x.contiguous().view(-1)
     out = torch.empty_like(flat)
-    copy[(triton.cdiv(flat.numel(), 64),)](flat, out, flat.numel(), BLOCK=64)
+    block[(triton.cdiv(flat.numel(), 64),)](flat, out, flat.numel(), BLOCK=64)
     return out.view(x.shape)
 
-import gonogo
-try:
-    print(gonogo.verify(lambda x: relu(x), "relu", cases=2, device="cpu"))
-except gonogo.errors.InputError as error:
-    print(error)
+class Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return relu(x)
+
+class Module(torch.nn.Module):
+    def forward(self, x):
+        return Function.apply(x)
+
+@torch.library.custom_op("gonogo_test::relu", mutates_args=())
+def in_library(x: torch.Tensor) -> torch.Tensor:
+    return relu(x)
 """
+WRAPPED = """
+import sys
+import gonogo, torch
+
+def lazily(x):
+    import on_gpu
+    return on_gpu.relu(x)
+
+def verify(name, kernel, **given):
+    try:
+        found = gonogo.verify(kernel, "relu", device="cpu", strict=False, **given)
+        told = f"{found.decision}, {found.notes or None}, {found.verdicts[0].record['framework']}"
+    except gonogo.errors.InputError as error:
+        told = str(error)
+    print(f"{name}: {told}")
+
+assert "triton" not in sys.modules
+verify("lazily", lazily, cases=2)
+import on_gpu
+ways = {
+    "plain": on_gpu.relu, "apply": on_gpu.Function.apply, "lambda": lambda x: on_gpu.Function.apply(x),
+    "module": on_gpu.Module(), "forward": on_gpu.Module().forward, "library": on_gpu.in_library,
+}
+for name, kernel in ways.items():
+    verify(name, kernel, cases=2)
+verify("control", torch.relu, cases=2, controls=[on_gpu.Module()])
+verify("dispatched", lambda x: on_gpu.relu(x) if x.is_cuda else torch.relu(x), cases=2)
+"""
+
+
+def run_python(folder: Path, *words: object, interpret: str | None) -> str:
+    """What Python prints, in an environment in which Triton's switch is as given."""
+    given = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, timeout=300, cwd=folder,
+        env=given | ({} if interpret is None else {"TRITON_INTERPRET": interpret}),
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize(
     ("interpret", "told"),
     [
-        ("1", "note        2 of 6 cases are not judged: Triton's interpreter computes bfloat16 as integers"),
-        ("0", "is compiled for a GPU, and this is the CPU. Set TRITON_INTERPRET=1 in the environment"),
+        ("1", r"go, .*\b2 of 6 cases are not judged: Triton's interpreter computes bfloat16 as .*, triton"),
+        (None, "block is compiled for a GPU, and this is the CPU. Set TRITON_INTERPRET=1 in the environment, .*"),
     ],
+    ids=["interpreted", "compiled"],
 )
-def test_a_triton_kernel_without_a_gpu(tmp_path: Path, interpret: str, told: str) -> None:
-    """What the interpreter gets wrong is not held against it, and a missing GPU is no fault of its own."""
+def test_a_triton_kernel_without_a_gpu(tmp_path: Path, interpret: str | None, told: str) -> None:
+    """Whatever it is wrapped in: what the interpreter gets wrong, and a missing GPU, are no fault of its own."""
     pytest.importorskip("triton")
-    script = tmp_path / "script.py"
-    script.write_text(TRITON, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=120,
-        env=os.environ | {"TRITON_INTERPRET": interpret},
-    )  # fmt: skip
-    assert told in done.stdout, done.stderr
+    (tmp_path / "on_gpu.py").write_text(TRITON, encoding="utf-8")
+    (tmp_path / "script.py").write_text(WRAPPED, encoding="utf-8")
+    told_by = run_python(tmp_path, "script.py", interpret=interpret).splitlines()
+    lines = dict(line.split(": ", 1) for line in told_by)
+    assert lines.pop("dispatched") == "go, None, torch"  # it launches nothing here
+    control = lines.pop("control")
+    assert control == "go, None, torch" if interpret else re.fullmatch(told, control)
+    assert list(lines) == ["lazily", "plain", "apply", "lambda", "module", "forward", "library"]
+    for name, line in lines.items():
+        assert re.fullmatch(told, line), (name, line)
+
+
+ORDERED = """
+import gonogo, pytest, torch
+
+def test_of_torch():
+    gonogo.verify(torch.relu, "relu", cases=1, dtypes="float32", device="cpu")
+
+def test_imported_in_the_test():
+    from on_gpu import relu
+    gonogo.verify(relu, "relu", cases=1, dtypes="float32", device="cpu")
+
+def test_imported_in_the_kernel():
+    def kernel(x):
+        from on_gpu import relu
+        return relu(x)
+    gonogo.verify(kernel, "relu", cases=1, dtypes="float32", device="cpu")
+"""
+
+
+@pytest.mark.parametrize(("interpret", "outcome"), [("1", "PASSED"), (None, "FAILED")])
+def test_what_ran_before_changes_no_verdict(tmp_path: Path, interpret: str | None, outcome: str) -> None:
+    """Triton's switch is the user's, whether a kernel is decorated before, between or during calls of gonogo."""
+    pytest.importorskip("triton")
+    (tmp_path / "on_gpu.py").write_text(TRITON, encoding="utf-8")
+    (tmp_path / "test_order.py").write_text(ORDERED, encoding="utf-8")
+    names = ("of_torch", "imported_in_the_test", "imported_in_the_kernel")
+    tests = [f"test_order.py::test_{name}" for name in names]
+    for order in (tests, [tests[2], tests[1]], [tests[1]]):
+        told = run_python(tmp_path, "-m", "pytest", "-v", "-p", "no:cacheprovider", *order, interpret=interpret)
+        found = dict(re.findall(r"^(test_order\.py::\w+) (PASSED|FAILED)", told, re.MULTILINE))
+        assert found == {test: "PASSED" if test == tests[0] else outcome for test in order}, told
+        assert ("block is compiled for a GPU, and this is the CPU" in told) == (outcome == "FAILED")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float8_e4m3fn"])

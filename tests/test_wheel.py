@@ -111,10 +111,16 @@ from gonogo.measure import path_native
 
 expected = np.sin(np.linspace(0, 3, 1000))
 stats = gonogo.measure(expected.astype(np.float16), expected)
-try:
-    gonogo.error_scale(lambda x: x, [expected])
-except gonogo.errors.BackendMissing as error:
-    refused = str(error)
+refused = []
+for call in (
+    lambda: gonogo.error_scale(lambda x: x, [expected]),
+    lambda: gonogo.verify(lambda x: x, op="softmax"),
+    lambda: gonogo.check(expected, op="softmax", inputs={"input": expected}),
+):
+    try:
+        call()
+    except gonogo.errors.BackendMissing as error:
+        refused.append(str(error))
 print(json.dumps({
     "torch": importlib.util.find_spec("torch") is not None,
     "triton": importlib.util.find_spec("triton") is not None,
@@ -133,7 +139,11 @@ print(json.dumps({
     assert 0 < told["ulp"] <= 0.5
     installed = list(Path(told["file"]).parent.glob("measure/_native*"))
     assert told["native"] == bool(installed), "without the extension NumPy does it"
-    assert told["refused"].endswith("Run: pip install 'gonogo[torch]'")
+    assert len(told["refused"]) == 3
+    assert all(
+        line.endswith("needs torch, which is not installed. Run: pip install 'gonogo[torch]'")
+        for line in told["refused"]
+    )
 
 
 def test_commands_that_need_no_torch(gonogo: Gonogo, tmp_path: Path) -> None:

@@ -1,27 +1,32 @@
 """An op and a contract → a limit, measured here and now on what is held to be correct.
 
 That is the given controls; else the torch controls of an op gonogo knows; else the op's reference, computed in the
-format the contract accumulates in. `Limit.kernel` says which.
+format the contract accumulates in. `Limit.kernel` says which. The first and the last are held to the
+deterministic bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gonogo.cases import FINITE, INTERPRETER, NO_LIMIT, NON_FINITE, plan_case
-from gonogo.choices import find_op
+from gonogo.choices import find_op, need_torch
 from gonogo.errors import ControlFailed, InputError
+from gonogo.formats import get_format
 from gonogo.limits import Limit, make_limit
 from gonogo.ops import DTYPES, Kernel, Op
 from gonogo.own_op import OwnOp, add_candidate, compute_in, name_controls, name_function
 from gonogo.rules import rule
 from gonogo.schema import Contract
-from gonogo.shipped import FoundLimit
+from gonogo.shipped import FoundLimit, check_limit
 from gonogo.verdicts import Row
+
+GIVE_CONTROLS = "Give correct kernels to measure it on: controls=[...]"
 
 
 def measure_limit(
@@ -33,17 +38,22 @@ def measure_limit(
     seed: int = 0,
     device: str = "auto",
 ) -> tuple[Limit, str]:
-    """The pooled limit of the gauge `bound` over `cases` cases of every dtype; and the machine it is from."""
-    from gonogo.campaign import find_device, set_switches
+    """The pooled limit of the gauge `bound` over `cases` cases of every dtype; and the machine it is from.
+
+    Refused where a control is wrong on some case, and where the limit would let anything pass.
+    """
+    need_torch("a limit of your own")
+    from gonogo.campaign import find_device
     from gonogo.campaign.bench import Job, prepare
     from gonogo.campaign.environment import describe_environment
     from gonogo.campaign.execute import run_kernel
     from gonogo.campaign.worker import keep_precision
 
     place = find_device(device)
-    set_switches(place)
     source, kernels, made_from = _find_controls(op, contract, controls)
-    given = [kernel.name for kernel in kernels] if controls else []
+    # The package's own are known from its records: in float16 the first-order bound is below what some read.
+    checked = [kernel.name for kernel in kernels] if isinstance(source, OwnOp) else []
+    missing = f"no limit for {source.name}, contract {contract.describe()}"
     size = NO_LIMIT if place == "cuda" else INTERPRETER
     readings: list[float] = []
     for dtype in DTYPES:
@@ -55,20 +65,23 @@ def measure_limit(
             # Given controls run as their owner has torch set; ours must keep the contract they are here for.
             with nullcontext() if controls else keep_precision():
                 rows = [run_kernel(bench, kernel) for kernel in usable]
-            check_controls(rows, given)
-            readings += [row["bound"] for row in rows if row["outcome"] == "ok" and np.isfinite(row["bound"])]
+            try:
+                check_controls(rows, checked)
+            except ControlFailed as error:
+                if controls:
+                    raise
+                problem = f"{error.control} {error.problem}, on {error.case}"
+                raise InputError(f"{missing}: {problem}. {GIVE_CONTROLS}") from None
+            readings += [row["bound"] for row in rows if row["outcome"] == "ok"]
     if not readings:
-        raise InputError(
-            f"no limit for {source.name}, contract {contract.describe()}: {made_from} gave no sound output. "
-            "Give others with controls=[...]"
-        )
+        raise InputError(f"{missing}: {made_from} gave no sound output. {GIVE_CONTROLS}")
     facts = describe_environment(place)
     machine = str(facts.get("gpu") or facts["processor"] or facts["platform"])
     limit = make_limit(
         rule("pooled"), "bound", np.array(readings), op=source.name, contract=contract.describe(), kernel=made_from,
         runs=(f"{machine}, seed {seed}, {cases} cases per dtype",),
     )  # fmt: skip
-    return limit, machine
+    return check_limit(limit, made_from), machine
 
 
 def check_controls(rows: Sequence[Row], controls: Sequence[str]) -> None:
@@ -96,6 +109,7 @@ def pool_controls(rows: Sequence[Row], controls: Sequence[str], op: Op, contract
     if not readings.size:
         raise InputError(f"op {op.name}: no control gave a finite reading. Give other distributions, or controls")
     limit = make_limit(rule("pooled"), "bound", readings, op=op.name, contract=contract.describe())
+    check_limit(limit, "controls")
     cases = _count(len({row["case"] for row in chosen}), "case")
     told = (
         f"pooled, {_count(limit.cases, 'reading')} of {_count(len(controls), 'control')} on {cases}; "
@@ -115,9 +129,38 @@ def _find_controls(
         # An own op's one kernel is its reference in the dtype of the inputs: no contract says what that promises.
         if ours and not isinstance(plain, OwnOp):
             return plain, ours, ", ".join(kernel.name for kernel in ours)
-        controls, names = [compute_in(contract.accumulate, plain)], [f"reference in {contract.accumulate}"]
+        return _take_reference(plain, contract)
     source = add_candidate(plain, controls[0], contract, controls)
     return source, [source.kernel(name) for name in name_controls(controls)], ", ".join(names)
+
+
+def _take_reference(op: Op, contract: Contract) -> tuple[Op, list[Kernel], str]:
+    """The op's reference in the accumulate format, on the dtypes whose values that holds.
+
+    Inputs of any other are rounded on the way in, for which the error scale has no term.
+    """
+    accumulate = contract.accumulate
+    dtypes = tuple(dtype for dtype in DTYPES if _holds(accumulate, dtype))
+    if not dtypes:
+        raise InputError(
+            f"no limit for {op.name}, contract {contract.describe()}: no dtype fits into {accumulate}, so the "
+            f"reference computed in it is no control. {GIVE_CONTROLS}"
+        )
+    compute = compute_in(accumulate, op)
+    compute.__name__ = f"reference in {accumulate}"
+    (name,) = name_controls([compute])
+    source = add_candidate(op, compute, contract, [compute])
+    return source, [replace(source.kernel(name), dtypes=dtypes)], compute.__name__
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    """Whether every value of a format is one of another."""
+    outer, inner = get_format(wide), get_format(narrow)
+    return (
+        outer.precision >= inner.precision
+        and outer.largest >= inner.largest
+        and outer.smallest_subnormal <= inner.smallest_subnormal
+    )
 
 
 def _count(number: int, name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from gonogo import ops as ops_package
 from gonogo.errors import BadKernelFile
 from gonogo.kernel_file import KernelFile
-from gonogo.ops import Framework, Kernel, Op, get_op
+from gonogo.ops import Kernel, Op, get_op
 from gonogo.own_op import CANDIDATE, WEAKER, OwnOp, find_control
 from gonogo.schema import Contract
 
@@ -38,15 +38,12 @@ class CheckedOp(OwnOp):
         return get_op(self.name).load_kernel(name)
 
 
-def make_checked_op(
-    stand_in: str, op: str, path: str, function: str, contract: Contract, *, uses_triton: bool
-) -> CheckedOp:
+def make_checked_op(stand_in: str, op: str, path: str, function: str, contract: Contract) -> CheckedOp:
     """The op of the folder `stand_in`: the known one's data, its control, and the candidate."""
     known = get_op(op)
     control = find_control(known)
-    framework: Framework = "triton" if uses_triton else "torch"
     kernels = [
-        Kernel(name, framework, "faulty", contract=promised, calibrate_against=control.name)
+        Kernel(name, "torch", "faulty", contract=promised, calibrate_against=control.name)
         for name, promised in ({CANDIDATE: contract} | WEAKER).items()
     ]
     values = {item.name: getattr(known, item.name) for item in fields(Op)}
@@ -85,7 +82,7 @@ def write_stand_in(folder: Path, stand_in: str, kernel: KernelFile, op: Op, cont
         "from gonogo.checked_op import make_checked_op",
         "from gonogo.schema import Contract",
         "",
-        f"OP = make_checked_op({given}, uses_triton={kernel.uses_triton})",
+        f"OP = make_checked_op({given})",
     ]
     (home / "__init__.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

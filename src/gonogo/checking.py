@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gonogo.choices import find_contract, find_op
+from gonogo.choices import find_contract, find_op, need_torch
 from gonogo.errors import InputError, NothingJudged, ReferenceFailed, UnsupportedDtype, suggest
 from gonogo.formats import FORMATS
 from gonogo.judge import Verdict
@@ -49,6 +49,7 @@ def check(
         )
     if op is None or inputs is None:
         raise InputError("check needs op= and inputs=, or expected=")
+    need_torch("gonogo.check by op and inputs")
     plain = find_op(op)
     tensors = _take_inputs(plain, inputs)
     found = choose_limit(plain, promised, lock=lock, limit=limit)
@@ -64,12 +65,26 @@ def _compare(actual: Any, expected: Any) -> Row:
         return {"outcome": "wrong-shape", "detail": f"{shapes[0]}, not {shapes[1]}"}
     try:
         reading = read(actual, expected, gauge="ulp").worst
+        if math.isinf(reading):
+            reading = read(actual, _overflow_as(actual, expected), gauge="ulp").worst
     except UnsupportedDtype as error:
         if error.role != "actual":
             raise
         return {"outcome": "wrong-dtype", "detail": f"{error.dtype}, not floating point"}
     # No finite error explains an element: NaN, or an infinity, on one side only.
     return {"outcome": "non-finite" if math.isinf(reading) else "ok", "ulp": reading}
+
+
+def _overflow_as(actual: Any, expected: Any) -> np.ndarray[Any, Any]:
+    """The expected values, infinite where they round to the infinity that the output has."""
+    from gonogo.measure.operands import as_operand
+
+    found, wide = (
+        one.detach().cpu().double().numpy() if hasattr(one, "detach") else np.asarray(one, dtype=np.float64)
+        for one in (actual, expected)
+    )
+    threshold = as_operand(actual, "actual").format.overflow_start
+    return np.where(np.isinf(found) & (np.abs(wide) >= threshold) & (np.sign(found) == np.sign(wide)), found, wide)
 
 
 def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract, gauge: str) -> Row:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from gonogo.errors import InputError, UnknownOp, UnknownWord, suggest
+from gonogo.errors import BackendMissing, InputError, UnknownOp, UnknownWord, suggest
 from gonogo.ops import DTYPES, Op, get_op, op_names
 from gonogo.schema import Contract
 
 CONTRACTS = {
     "float32": Contract(),
+    "float64": Contract(accumulate="float64"),
     "float16": Contract(accumulate="float16"),
     "bfloat16": Contract(accumulate="bfloat16"),
     "tf32": Contract(products="tf32"),
@@ -33,6 +35,12 @@ def find_op(op: str | Op) -> Op:
     if op not in op_names():
         raise UnknownOp(op, op_names(), near=suggest(op, op_names()))
     return get_op(op)
+
+
+def need_torch(what: str) -> None:
+    """Refuse what cannot be done without torch, before anything else is wrong with it."""
+    if importlib.util.find_spec("torch") is None:
+        raise BackendMissing("torch", what)
 
 
 def find_contract(given: Contract | str | None) -> Contract:

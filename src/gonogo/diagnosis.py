@@ -8,21 +8,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from gonogo.cases import Case, parse_case
 from gonogo.choices import name_contract
-from gonogo.errors import ReferenceFailed
+from gonogo.errors import InputError, ReferenceFailed
 from gonogo.explain import ENOUGH, Pattern, Trial, list_patterns
-from gonogo.ops import Op
-from gonogo.own_op import CANDIDATE, WEAKER
+from gonogo.formats import get_format
+from gonogo.limits import Limit
+from gonogo.ops import Op, get_op
+from gonogo.own_op import CANDIDATE, WEAKER, OwnOp
 from gonogo.schema import Contract
-from gonogo.shipped import FoundLimit
+from gonogo.shipped import FoundLimit, choose_limit
 from gonogo.verdicts import CaseVerdict, Row, Verification, judge_row, list_worst
 
 MAX_SHRINKS = 60
-MAX_WEAKER = 12
-"""Failing cases that a weaker contract is tried on."""
+ONE_BY_ONE = 12
+"""Failing cases that a weaker contract is tried on one after the other: most are refuted by the first."""
 LOWEST_LIMIT = 2.0
 """The floor of the rule that limits are made by."""
 LOOKED_AT = 64
@@ -46,9 +49,18 @@ class Runner(Protocol):
 
 
 def explain_failure(
-    verification: Verification, runner: Runner, found: FoundLimit, contract: Contract
+    verification: Verification,
+    runner: Runner,
+    found: FoundLimit,
+    contract: Contract,
+    *,
+    planned: Sequence[Planned] = (),
+    lock: str | Path | None = None,
 ) -> Verification:
-    """Say all there is to say of the failing cases."""
+    """Say all there is to say of the failing cases.
+
+    `planned` are all cases that were run, where some have no verdict; `lock` is the lock file that was given.
+    """
     failed = list_worst(verification.failed)
     if not failed:
         return verification
@@ -60,7 +72,7 @@ def explain_failure(
         worst=next(iter(elements[failed[0].case]), None),
         smallest=smallest.case,
         pattern=_find_pattern(runner, found, trials, failed[0], smallest),
-        holds_under=_find_weaker(runner, failed, contract),
+        holds_under=_find_weaker(runner, verification, planned, contract, lock),
     )
 
 
@@ -105,7 +117,8 @@ def _find_pattern(
     runner: Runner, found: FoundLimit, trials: Sequence[Trial], worst: CaseVerdict, smallest: CaseVerdict
 ) -> str | None:
     """The first pattern that is not refuted by a case that should escape it and fails all the same."""
-    for pattern in list_patterns(trials, runner.op.main, _make_trial(smallest, runner.op, [])):
+    shrunk = _make_trial(smallest, runner.op, [])
+    for pattern in list_patterns(trials, runner.op.main, shrunk, summed=_list_summed(runner.op)):
         case = _escape(runner.op, parse_case(worst.case, runner.op), pattern)
         if case is None or worst.verdict.reason == "timed-out":
             return pattern.told
@@ -116,6 +129,16 @@ def _find_pattern(
         if row["outcome"] == "refused" or judge_row(row, runner.op, found).verdict.decision != "no-go":
             return pattern.told
     return None
+
+
+def _list_summed(op: Op) -> tuple[str, ...]:
+    """Axes that are summed over: those it names; else those the output lacks and no index points into.
+
+    Never an axis of the output that is not named, on however many sizes: the more elements an output has, the
+    larger is the worst of them, whatever is wrong. That an error grows with it would be true and say nothing.
+    """
+    kept = {*op.output.split(), *(one.below for one in op.inputs)}
+    return op.reduced or tuple(axis for axis in op.axes if axis not in kept)
 
 
 def _escape(op: Op, case: Case, pattern: Pattern) -> Case | None:
@@ -153,27 +176,70 @@ def _find_ratios(elements: Sequence[Row]) -> tuple[float, float] | None:
     return (min(ratios), max(ratios)) if ratios and all(map(math.isfinite, ratios)) else None
 
 
-def _find_weaker(runner: Runner, failed: Sequence[CaseVerdict], declared: Contract) -> str | None:
-    """A contract other than the declared one that every failing case is within, by a limit as low as any has.
-
-    Not by the deterministic bound: that of a long sum in bfloat16 allows an error as large as the output.
-    """
-    if any(one.verdict.reason not in OF_PRECISION for one in failed):
+def _find_weaker(
+    runner: Runner,
+    verification: Verification,
+    planned: Sequence[Planned],
+    declared: Contract,
+    lock: str | Path | None,
+) -> str | None:
+    """The first weaker contract under which the same cases are go, by the limit that they would meet there."""
+    failed = [one.case for one in list_worst(verification.failed)]
+    reasons = {one.verdict.reason for one in verification.failed}
+    if not reasons <= set(OF_PRECISION):
         return None
-    cases = [parse_case(one.case, runner.op) for one in failed[:MAX_WEAKER]]
-
+    run = [one.case for one in verification.verdicts] + [case.id for case, _ in planned]
+    cases: list[Planned] = [(parse_case(case, runner.op), "replay") for case in dict.fromkeys([*failed, *run])]
     for kernel, contract in WEAKER.items():
-        if contract == declared:
+        if not _allows_more(contract, declared, reasons):
             continue
-        whole = 0
-        for case in cases:
-            ((row,),) = runner.run([(case, "replay")], [kernel])
-            if row["outcome"] == "refused":
-                continue
-            if row["outcome"] != "ok" or float(row["bound"]) > LOWEST_LIMIT:
+        try:
+            found = _find_weaker_limit(runner.op, contract, lock)
+        except InputError:  # its lock has no limit that verdicts can use
+            continue
+        batches = [[one] for one in cases[:ONE_BY_ONE]] + [cases[ONE_BY_ONE:]]
+        whole = False
+        for rows in (row for batch in batches for row in runner.run(batch, [kernel])):
+            if not all(row["outcome"] == "refused" or _is_within(row, runner.op, found) for row in rows):
                 break
-            whole += row["detail"] is None
+            # What overflow keeps a contract from judging, it does not explain.
+            whole |= any(row["case"] in failed and row["outcome"] == "ok" and row["detail"] is None for row in rows)
         else:
-            if whole:  # what overflow keeps a contract from judging, it does not explain
+            if whole:
                 return name_contract(contract)
     return None
+
+
+def _allows_more(contract: Contract, declared: Contract, reasons: set[str]) -> bool:
+    """Whether a contract allows what the declared one does not, and what failed could be that."""
+    if contract.atomics:  # allows other bits in a second call, and errors no larger than its base
+        return replace(declared, atomics=True) == contract and reasons == {"not-repeatable"}
+    formats = get_format(contract.accumulate), get_format(declared.accumulate)
+    return (
+        formats[0].unit_roundoff > formats[1].unit_roundoff
+        or (contract.products == "tf32" and declared.products != "tf32")
+        or (contract.fast_math and not declared.fast_math)
+    )
+
+
+def _find_weaker_limit(op: Op, contract: Contract, lock: str | Path | None) -> FoundLimit:
+    """What the same call would hold cases to under another contract."""
+    own = isinstance(op, OwnOp) and "reference" in op.functions
+    if isinstance(op, OwnOp) and any(name.startswith("control:") for name in op.functions):
+        # They would be run again. What they would read is not known; no limit is made lower than this.
+        lowest = Limit(op.name, contract.describe(), None, None, "bound", "pooled", value=LOWEST_LIMIT)
+        return FoundLimit(lowest, "the lowest that is made")
+    return choose_limit(op if own else get_op(op.name), contract, lock=lock)
+
+
+def _is_within(row: Row, op: Op, found: FoundLimit) -> bool:
+    """Whether a row is go; by the deterministic bound alone, only if a limit as low as any would say so, too.
+
+    That bound of a long sum in bfloat16 allows an error as large as the output.
+    """
+    if row["outcome"] == "ok" and row["deterministic"] is None:
+        # Not read where the declared contract's limit settles it. It is no larger: its scale is not smaller.
+        row = row | {"deterministic": row["bound"]}
+    if judge_row(row, op, found).verdict.decision != "go":
+        return False
+    return found.limit is not None or float(row["bound"]) <= LOWEST_LIMIT

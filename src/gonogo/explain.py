@@ -46,10 +46,13 @@ class Pattern:
     """
 
 
-def list_patterns(trials: Sequence[Trial], main: str, smallest: Trial | None = None) -> Iterator[Pattern]:
+def list_patterns(
+    trials: Sequence[Trial], main: str, smallest: Trial | None = None, *, summed: Sequence[str] = ()
+) -> Iterator[Pattern]:
     """Patterns that all failures show, the most telling first.
 
-    The `smallest` failure must show it too, and counts for nothing: it was sought out.
+    The `smallest` failure must show it too, and counts for nothing: it was sought out. `summed` are the axes that
+    an error may grow with.
     """
     failed = [trial for trial in trials if trial.failed]
     passed = [trial for trial in trials if not trial.failed]
@@ -77,8 +80,9 @@ def list_patterns(trials: Sequence[Trial], main: str, smallest: Trial | None = N
         low, high = min(f[0] for f in factors), max(f[1] for f in factors)
         if low > 0 and high / low < 1.01 and not 0.99 < low < 1.01:
             yield Pattern(f"the worst elements are off by one factor, about {math.sqrt(low * high):.4g}")
-    if _grows(failed, main):
-        yield Pattern(f"the error grows with {main}")
+    for axis in summed:
+        if _grows(failed, axis):
+            yield Pattern(f"the error grows with {axis}")
 
 
 def _separates(holds: Callable[[Trial], bool], failed: Sequence[Trial], passed: Sequence[Trial]) -> bool:
@@ -99,12 +103,12 @@ def _all_at(failed: Sequence[Trial], holds: Callable[[Trial], bool]) -> bool:
     return len(wide) > 1 and all(holds(trial) for trial in wide)
 
 
-def _grows(failed: Sequence[Trial], main: str) -> bool:
-    """Whether readings and the main axis rise together: rank correlation above 0.8 over at least five cases."""
+def _grows(failed: Sequence[Trial], axis: str) -> bool:
+    """Whether readings and the axis rise together: rank correlation above 0.8 over at least five sizes."""
     finite = [trial for trial in failed if math.isfinite(trial.reading)]
-    if len({trial.sizes[main] for trial in finite}) < 5:
+    if len({trial.sizes[axis] for trial in finite}) < 5:
         return False
     ranks = [np.argsort(np.argsort(values)) for values in (
-        [trial.sizes[main] for trial in finite], [trial.reading for trial in finite],
+        [trial.sizes[axis] for trial in finite], [trial.reading for trial in finite],
     )]  # fmt: skip
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1]) > 0.8

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gonogo.cases import Case, make_inputs
 from gonogo.diagnosis import Planned
@@ -22,6 +23,25 @@ MAKERS = 3
 """Threads that draw inputs: NumPy lets go of the interpreter while it draws."""
 AHEAD = 2 * MAKERS
 """Cases whose inputs are made before they are asked for."""
+
+Made = TypeVar("Made")
+
+
+def make_ahead(
+    make: Callable[[Case], Made], cases: Sequence[Case], start: Callable[[], None] = lambda: None
+) -> Iterator[Made]:
+    """What `make` makes of each case, in order, by threads that are some cases ahead; each begins with `start`."""
+    maker = ThreadPoolExecutor(MAKERS, initializer=start)
+    coming: deque[Future[Made]] = deque()
+    try:
+        for case in cases:
+            coming.append(maker.submit(make, case))
+            if len(coming) == AHEAD:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+    finally:
+        maker.shutdown(cancel_futures=True)  # nobody waits for the rest
 
 
 @contextmanager
@@ -72,20 +92,12 @@ class InProcess:
 
     def _make_inputs(self, cases: Sequence[Case]) -> Iterator[list[torch.Tensor]]:
         """The inputs of each case; while a GPU is at work on one, those of the next are drawn."""
+        make = partial(make_inputs, device=self.device, op=self.op)
         if self.device == "cpu":  # cores are the kernel's
-            yield from (make_inputs(case, self.device, self.op) for case in cases)
-            return
+            return map(make, cases)
         from torch.cuda import current_device, set_device
 
-        # A thread has a device of its own.
-        with ThreadPoolExecutor(MAKERS, initializer=set_device, initargs=(current_device(),)) as maker:
-            coming: deque[Future[list[torch.Tensor]]] = deque()
-            for case in cases:
-                coming.append(maker.submit(make_inputs, case, self.device, self.op))
-                if len(coming) == AHEAD:
-                    yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()
+        return make_ahead(make, cases, partial(set_device, current_device()))  # a thread has a device of its own
 
     def find_narrow_casts(self, case: Case) -> tuple[str, ...]:
         """Formats narrower than float64 that the reference of the op casts to, on one case."""

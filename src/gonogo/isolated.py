@@ -27,8 +27,8 @@ from gonogo.own_op import CANDIDATE, find_control
 from gonogo.recording import open_record
 from gonogo.schema import Contract
 from gonogo.shipped import choose_limit
-from gonogo.verdicts import CaseVerdict, Row, Verification, judge_row, tell_unjudged
-from gonogo.verification import DEFAULT_CASES, plan_cases
+from gonogo.verdicts import CaseVerdict, Row, Verification
+from gonogo.verification import DEFAULT_CASES, judge_candidate, plan_cases
 
 if TYPE_CHECKING:
     from gonogo.campaign import Limits, Progress
@@ -50,7 +50,7 @@ class FileVerification:
     planned: int
     """Cases; fewer have an outcome where it was stopped."""
     refused: str | None = None
-    """Why some cases were not run, where they were not."""
+    """Why some cases are not judged, where they are not."""
 
     @property
     def worst(self) -> CaseVerdict | None:
@@ -59,13 +59,11 @@ class FileVerification:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        worst = self.worst
         found = self.verification.to_dict()
-        verdicts, element = found.pop("verdicts"), found.pop("worst")
+        verdicts = found.pop("verdicts")
         return found | {
             "file": str(self.kernel.path), "function": self.kernel.function, "planned": self.planned,
-            "outcomes": self.outcomes, "refused": self.refused,
-            "worst": None if worst is None else worst.to_dict() | {"element": element}, "verdicts": verdicts,
+            "outcomes": self.outcomes, "refused": self.refused, "verdicts": verdicts,
         }  # fmt: skip
 
 
@@ -90,7 +88,7 @@ def check_file(
     `only` is the id of a single case, to replay it. `record` is a run directory to add the rows to, with those of
     the op's torch control on the same cases.
     """
-    from gonogo.campaign import find_device, set_switches
+    from gonogo.campaign import find_device, keep_switches
 
     promised, known, place = find_contract(contract), find_op(op), find_device(device)
     found = choose_limit(known, promised, lock=lock)
@@ -99,30 +97,24 @@ def check_file(
     )  # fmt: skip
     if only:
         planned = [(parse_case(only, known), "replay")]
-    set_switches(place)  # first, for they are recorded
-    recorder = None if record is None else open_record(record, place, isolated=True)
-    with _open_runner(kernel, known, promised, place, limits) as runner:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(keep_switches(place))  # first, for they are recorded
+        recorder = None if record is None else open_record(record, place, isolated=True)
+        runner = stack.enter_context(_open_runner(kernel, known, promised, place, limits))
         control = [] if record is None else [find_control(known).name]
         rows = runner.run_all(planned, [*control, CANDIDATE], report)
-        ours = [row for row in rows if row["kernel"] == CANDIDATE]
-        run = [row for row in ours if row["outcome"] != "refused"]
-        refused = next((row["detail"] for row in ours if row["outcome"] == "refused"), None)
-        if not run:
-            raise InputError(
-                f"nothing was run: {refused or 'no case came back'}. Choose other --dtypes or --device"
-            )
-        verdicts = tuple(judge_row(row, known, found) for row in run)
-        notes = tell_unjudged(run)
-        verification = Verification(known.name, promised.describe(), found.told, verdicts, notes=notes)
+        verification = judge_candidate(rows, known, promised, found)
         if recorder is not None:
             label = f"{kernel.path.stem}.{kernel.function}"
             verification = replace(verification, recorded=recorder.append(rows, label))
-        verification = explain_failure(verification, runner, found, promised)
+        verification = explain_failure(verification, runner, found, promised, planned=planned, lock=lock)
     if verification.failed:
         verification = replace(
             verification, replay=_tell_replay(kernel, verification, promised, device, lock, limits)
         )
+    ours = [row for row in rows if row["kernel"] == CANDIDATE]
     outcomes = Counter(row["outcome"] for row in ours)
+    refused = next((row["detail"] for row in ours if row["outcome"] == "refused"), None)
     return FileVerification(kernel, verification, dict(sorted(outcomes.items())), len(planned), refused)
 
 

@@ -5,11 +5,14 @@ Evaluation decides over whole columns and users' CI over single measurements, by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import html
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from gonogo.plain import to_plain
 
 GO, SUSPECT, NO_GO = 0, 1, 2
 DECISIONS: tuple[Literal["go", "suspect", "no-go"], ...] = ("go", "suspect", "no-go")
@@ -46,6 +49,14 @@ class Verdict:
     limit: float | None
     limit_from: str
     """Rule, parameters and cases of the limit; or what stands in for one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON: NaN is null, an infinity "inf"."""
+        plain: dict[str, Any] = to_plain(asdict(self) | {"message": self.message})
+        return plain
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.message)}</pre>"
 
     @property
     def message(self) -> str:

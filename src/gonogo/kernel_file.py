@@ -16,7 +16,6 @@ class KernelFile:
 
     path: Path
     function: str
-    uses_triton: bool
 
 
 def find_kernel(target: str, op: str) -> KernelFile:
@@ -38,7 +37,7 @@ def find_kernel(target: str, op: str) -> KernelFile:
         _check_function(tree, path, function)
     else:
         function = _choose_function(tree, path, op)
-    return KernelFile(path.resolve(), function, _imports_triton(tree))
+    return KernelFile(path.resolve(), function)
 
 
 def _check_function(tree: ast.Module, path: Path, function: str) -> None:
@@ -83,9 +82,3 @@ def _list_names(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.alias):
             yield (node.asname or node.name).partition(".")[0]
         yield from _list_names(node)
-
-
-def _imports_triton(tree: ast.Module) -> bool:
-    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level]
-    return any(name.partition(".")[0] == "triton" for name in names)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gonogo.choices import CONTRACTS
 from gonogo.errors import InputError, suggest
-from gonogo.ops import Framework, Input, Kernel, get_op
+from gonogo.ops import Input, Kernel, get_op, op_names
 from gonogo.ops import Op as PlainOp
 from gonogo.schema import Contract
 
@@ -20,10 +17,9 @@ if TYPE_CHECKING:
     import torch
 
 CANDIDATE = "candidate"
-LIBRARIES = ("torch", "triton", "numpy", "jax")
-"""Modules in which no kernel of a user stands."""
 WEAKER = {
-    f"{CANDIDATE}_{word}": CONTRACTS[word] for word in ("atomics", "fast-math", "tf32", "float16", "bfloat16")
+    f"{CANDIDATE}_{word}": CONTRACTS[word]
+    for word in ("atomics", "float32", "fast-math", "tf32", "float16", "bfloat16")
 }
 """The candidate under contracts that it did not declare, by the name of the kernel; the stricter first."""
 
@@ -41,7 +37,9 @@ class OwnOp(PlainOp):
 
     def load_kernel(self, name: str) -> Callable[..., Any]:
         """As given, or the folder's."""
-        return self.functions[name] if name in self.functions else get_op(self.name).load_kernel(name)
+        return (
+            self.functions[name] if name in self.functions else _keep_contract(get_op(self.name).load_kernel(name))
+        )
 
 
 def Op(  # noqa: N802  reads as what it makes
@@ -63,6 +61,11 @@ def Op(  # noqa: N802  reads as what it makes
     """
     if not re.fullmatch(r"\w+", name):
         raise InputError(f"op name {name!r}: letters, digits and _ only, for it is part of every case id")
+    if name in op_names():
+        raise InputError(
+            f"op name {name!r} is that of an op of the package: its limits and records would be taken for yours. "
+            f"Choose another, as in 'my_{name}'"
+        )
     if not isinstance(inputs, Mapping) or not all(isinstance(axes, str) for axes in inputs.values()):
         raise InputError(f"op {name}: inputs is {inputs!r}; give names and axes, as in inputs={{'x': 'rows cols'}}")
     first = next(iter(inputs.values()), "").split()
@@ -116,15 +119,14 @@ def add_candidate(
     functions = dict(op.functions) if isinstance(op, OwnOp) else {}
     candidates = {CANDIDATE: contract} | WEAKER
     functions |= dict.fromkeys(candidates, kernel)
-    framework: Framework = "triton" if find_jitted(kernel) else "torch"
     kernels = [
-        Kernel(name, framework, "faulty", contract=promised, calibrate_against=control.name)
+        Kernel(name, "torch", "faulty", contract=promised, calibrate_against=control.name)
         for name, promised in candidates.items()
     ]
     if isinstance(op, OwnOp):
         # Its first kernel is its reference in the dtype of the inputs: no contract says what that promises.
         kernels.append(Kernel(_name_reference(op), "torch", contract=Contract(accumulate=contract.accumulate)))
-        functions[_name_reference(op)] = compute_in(contract.accumulate, op)
+        functions[_name_reference(op)] = _keep_contract(compute_in(contract.accumulate, op))
     for name, given in name_controls(controls).items():
         kernels.append(Kernel(name, "torch", contract=contract))
         functions[name] = given
@@ -132,24 +134,16 @@ def add_candidate(
     return OwnOp(**values | {"kernels": (*op.kernels, *kernels)}, functions=functions)
 
 
-def find_jitted(function: Any, depth: int = 3) -> set[str]:
-    """Kinds of Triton's objects that a function reaches by the names it uses, and those that these use."""
-    function = function.func if isinstance(function, partial) else function
-    kind = type(function)
-    if kind.__module__.startswith("triton."):
-        inner = getattr(function, "fn", None)  # an autotuner holds what it tunes
-        return {kind.__name__} | (find_jitted(inner) if type(inner).__module__.startswith("triton.") else set())
-    code = getattr(function, "__code__", None)
-    if code is None or not depth:
-        return set()
-    held = [function.__globals__.get(name) for name in code.co_names]
-    for one in held.copy():
-        if isinstance(one, ModuleType) and one.__name__.partition(".")[0] not in LIBRARIES:
-            held += [getattr(one, name, None) for name in code.co_names]
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # not filled yet
-            held.append(cell.cell_contents)
-    return {found for one in held for found in find_jitted(one, depth - 1)}
+def _keep_contract(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel of ours, which must keep what it promises whatever its user has torch set to."""
+
+    def call(*inputs: Any) -> Any:
+        from gonogo.campaign.worker import keep_precision
+
+        with keep_precision():
+            return function(*inputs)
+
+    return call
 
 
 def name_controls(controls: Sequence[Callable[..., Any]]) -> dict[str, Callable[..., Any]]:

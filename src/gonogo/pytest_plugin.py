@@ -10,7 +10,7 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
@@ -32,11 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gonogo", "limits of tensor kernels (gonogo)")
     add = group.addoption
     add("--gonogo-lock", metavar="PATH", help="lock file with the limits; ROOTDIR/gonogo.lock by default")
-    add("--gonogo-update", action="store_const", const="all", help="measure and write all limits the tests use")
-    add(
-        "--gonogo-update-new", action="store_const", const="new", dest="gonogo_update",
-        help="measure and write the limits that the lock file lacks",
-    )  # fmt: skip
+    add("--gonogo-update", action="store_true", help="measure and write all limits the tests use")
+    add("--gonogo-update-new", action="store_true", help="measure and write the limits that the lock file lacks")
     add("--gonogo-cases", metavar="N", type=_parse_count, default=24, help="cases per dtype; 24 by default")
     add("--gonogo-record", metavar="DIR", help="add what is measured, with controls, to this run directory")
     add("--gonogo-seed", metavar="S", type=_parse_seed, default=0, help="of the cases; a number, 0, or random")
@@ -88,7 +85,10 @@ class _Run:
             # Where there is no way from here to there: another drive.
             name = os.path.relpath(path, here) if path.anchor == here.anchor else str(path)
             told = f" --gonogo-lock {given}" if given else ""
-            self.suite = Suite(path, name, told, option.gonogo_update, option.gonogo_cases, option.gonogo_seed)
+            update: Literal["all", "new"] | None = (
+                "all" if option.gonogo_update else "new" if option.gonogo_update_new else None
+            )
+            self.suite = Suite(path, name, told, update, option.gonogo_cases, option.gonogo_seed)
         return self.suite
 
     def to_dict(self) -> dict[str, Any]:
@@ -272,6 +272,10 @@ def gonogo_gauge(request: pytest.FixtureRequest) -> Gauge:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Draw the seed where it is to be random; xdist's workers get it with the other options."""
+    if config.option.gonogo_update and config.option.gonogo_update_new:
+        raise pytest.UsageError(
+            "--gonogo-update measures all limits and --gonogo-update-new only missing ones: give one of them"
+        )
     drawn = config.option.gonogo_seed == "random"
     if drawn:
         config.option.gonogo_seed = random.randrange(1, 2**31)

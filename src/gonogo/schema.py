@@ -91,9 +91,9 @@ class Contract:
             if getattr(self, field) not in allowed:
                 raise InputError(f"contract {field} is {getattr(self, field)!r}; it is one of {', '.join(allowed)}")
 
-        for name in (self.accumulate, self.intermediate):
-            if name is not None:
-                get_format(name)
+        for field in ("accumulate", "intermediate"):
+            if getattr(self, field) is not None:
+                get_format(getattr(self, field), role=f"contract {field}")
 
     def describe(self) -> str:
         """In one word: the accumulate format, and whatever differs from the default.

@@ -5,6 +5,7 @@ That one is made from the committed records by `make shipped`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +18,8 @@ from gonogo.own_op import OwnOp
 from gonogo.schema import Contract
 
 NOTHING_CALIBRATED = "the deterministic bound: no limit was ever calibrated for this op and contract"
+MAKE_POOLED = "gonogo calibrate RUNS --gauge bound --rule pooled"
+"""Makes a lock of limits that verdicts can use."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +62,42 @@ def choose_limit(
                 f"{contract.describe()}. Name that op and contract, or take another limit"
             )
         return FoundLimit(limit, tell_limit(limit))
-    if lock is None and isinstance(op, OwnOp):  # it may have the name of a known op without being that op
+    if lock is None and isinstance(op, OwnOp):
         return FoundLimit(None, NOTHING_CALIBRATED)
     return find_limit(op.name, contract, None if lock is None else Path(lock))
 
 
 def find_limit(op: str, contract: Contract, lock: Path | None = None) -> FoundLimit:
     """The limit of a lock file; of the package's if none is given."""
-    limits, provenance = read_lock(lock or shipped_lock())
-    for limit in limits:
-        if (limit.op, limit.contract, limit.gauge) == (op, contract.describe(), "bound"):
-            where = str(provenance.get("devices", "?"))
-            return FoundLimit(check_limit(limit, str(lock)), tell_limit(limit, where))
-    return FoundLimit(None, NOTHING_CALIBRATED)
+    path = lock or shipped_lock()
+    limits, provenance = read_lock(path)
+    limit = pick_limit(limits, op, contract.describe(), str(path))
+    if limit is None:
+        told = NOTHING_CALIBRATED if lock is None else f"the deterministic bound: {lock} has no limit for this one"
+        return FoundLimit(None, told)
+    return FoundLimit(limit, tell_limit(limit, str(provenance.get("devices", "?"))))
+
+
+def pick_limit(
+    limits: Iterable[Limit], op: str, contract: str, lock: str, remedy: str = MAKE_POOLED
+) -> Limit | None:
+    """The one limit among a lock file's that all dtypes and kernels of an op and contract are held to; None: none.
+
+    Refused where there are only others: in another gauge, or each for one control or dtype.
+    """
+    found = [one for one in limits if (one.op, one.contract) == (op, contract)]
+    usable = [one for one in found if one.gauge == "bound"]
+    if not found:
+        return None
+    if not usable:
+        problem = f"in the gauge {', '.join(sorted({one.gauge for one in found}))}; verdicts need one in bound"
+    elif len(usable) > 1 or usable[0].dtype is not None:
+        each = " and ".join(name for name in ("kernel", "dtype") if any(getattr(one, name) for one in usable))
+        problem = f"each for one {each}; verdicts need one for all"
+    else:
+        return check_limit(usable[0], lock)
+    count = f"{len(usable or found)} limit{'' if len(usable or found) == 1 else 's'}"
+    raise InputError(f"{lock}: {count} for {op}, contract {contract}, {problem}. Make it with: {remedy}")
 
 
 def check_limit(limit: Limit, lock: str) -> Limit:

@@ -6,12 +6,14 @@ import html
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gonogo.errors import InputError
 from gonogo.judge import Verdict, judge
 from gonogo.ops import Op
+from gonogo.plain import to_plain
+from gonogo.schema import ULP_SATURATED
 from gonogo.shipped import FoundLimit
 
 if TYPE_CHECKING:
@@ -43,10 +45,9 @@ class CaseVerdict:
         return f"{sizes}; {row['dtype']}; {row['distribution']} values; {row['layout']}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf"."""
         facts = {name: self.record[name] for name in ("dtype", "distribution", "layout")}
-        judged = asdict(self.verdict) | {"message": self.verdict.message}
-        return {"case": self.case, "sizes": self.sizes} | facts | judged
+        return {"case": self.case, "sizes": dict(self.sizes)} | facts | self.verdict.to_dict()
 
 
 def judge_measured(row: Row, found: FoundLimit) -> Verdict:
@@ -80,7 +81,7 @@ class Verification:
     """The worst element of the worst failing case."""
     pattern: str | None = None
     holds_under: str | None = None
-    """A weaker contract that every case is within, where there is one."""
+    """A weaker contract that the same cases are go under, where there is one."""
     replay: str | None = None
     """The call or command that runs the smallest failing case again."""
     notes: tuple[str, ...] = ()
@@ -113,13 +114,15 @@ class Verification:
         return max(self.failed, key=lambda one: one.badness, default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf". `worst` is a case with its `element`."""
+        worst = self.worst_case
         return {
             "schema": 1, "op": self.op, "decision": self.decision, "contract": self.contract,
             "limit_from": self.limit_from, "cases": len(self.verdicts), "failed": len(self.failed),
-            "suspect": len(self.suspect), "smallest": self.smallest, "worst": self.worst, "pattern": self.pattern,
-            "holds_under": self.holds_under, "replay": self.replay, "notes": list(self.notes),
-            "recorded": str(self.recorded) if self.recorded else None,
+            "suspect": len(self.suspect), "smallest": self.smallest,
+            "worst": None if worst is None else worst.to_dict() | {"element": _make_plain_element(self.worst)},
+            "pattern": self.pattern, "holds_under": self.holds_under, "replay": self.replay,
+            "notes": list(self.notes), "recorded": str(self.recorded) if self.recorded else None,
             "verdicts": [one.to_dict() for one in self.verdicts],
         }  # fmt: skip
 
@@ -149,7 +152,8 @@ def tell_failure(found: Verification) -> list[str]:
             ("pattern", found.pattern or ""),
         ]
         if found.holds_under:
-            told = f"within a {found.holds_under} contract; the one declared is {found.contract}"
+            article = "an" if found.holds_under[0] in "aeiou" else "a"
+            told = f"within {article} {found.holds_under} contract; the one declared is {found.contract}"
             lines.append(("contract", told))
     elif found.suspect:
         furthest = max(found.suspect, key=lambda one: one.badness)
@@ -176,9 +180,17 @@ def tell_unjudged(rows: Sequence[Row]) -> tuple[str, ...]:
 def tell_element(element: dict[str, Any]) -> str:
     """One element of an output."""
     told = f"{tuple(element['index'])}: expected {element['expected']!r}, actual {element['actual']!r}"
-    if not math.isfinite(element["actual"]):
-        return told  # a distance in ULPs is no number there
+    if element["ulp"] == ULP_SATURATED:
+        return told  # no number of them leads to or from a NaN
     return f"{told}, {element['ulp']} ULP{'' if element['ulp'] == 1 else 's'} apart"
+
+
+def _make_plain_element(element: dict[str, Any] | None) -> dict[str, Any] | None:
+    if element is None:
+        return None
+    ulp = None if element["ulp"] == ULP_SATURATED else element["ulp"]
+    plain: dict[str, Any] = to_plain(element | {"ulp": ulp})
+    return plain
 
 
 def list_worst(failed: Sequence[CaseVerdict]) -> list[CaseVerdict]:

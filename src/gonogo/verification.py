@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.calibration import check_controls, pool_controls
 from gonogo.cases import CASES_PER_SEED, DISTRIBUTIONS, FINITE, INTERPRETER, NO_LIMIT, parse_case, plan_case
-from gonogo.choices import find_contract, find_dtypes, find_op, find_words, name_contract
+from gonogo.choices import find_contract, find_dtypes, find_op, find_words, name_contract, need_torch
 from gonogo.diagnosis import Planned, explain_failure
 from gonogo.errors import InputError, NoGo, NothingJudged
 from gonogo.in_process import InProcess
@@ -24,7 +24,6 @@ from gonogo.own_op import (
     CANDIDATE,
     OwnOp,
     add_candidate,
-    find_jitted,
     find_recorded_control,
     name_controls,
     name_function,
@@ -67,11 +66,11 @@ def verify(
     `only` is the id of a single case, to replay it. `record` is a run directory to add all rows to, the kernel's
     by `name`; a case that it has of this kernel and contract already stays as it was.
     """
-    from gonogo.campaign import find_device, set_switches
+    need_torch("gonogo.verify")
+    from gonogo.campaign import find_device
 
     plain, promised, place = find_op(op), find_contract(contract), find_device(device)
-    _check_functions(kernel, controls, plain, place)
-    set_switches(place)
+    _check_functions(kernel, controls, plain)
     given = tuple(controls) if limit is None or record is not None else ()
     found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
     runner = _open_runner(add_candidate(plain, kernel, promised, given), place, found, recorded=record is not None)
@@ -79,42 +78,32 @@ def verify(
     target = [(parse_case(only, plain), "replay")] if only else planned
     recorder = open_record(record, place, isolated=False) if record is not None else None
     beside = tuple(name_controls(given))
-    extra = (find_recorded_control(runner.op),) if record is not None else ()
-    rows: list[Row] = []
-    for kernels, chosen in _plan_runs(planned, target, beside, extra):
-        for made in runner.run_each(chosen, kernels):
-            check_controls(made, beside)
-            rows += made
+    rows = _run_kernels(runner, planned, target, beside, recorded=record is not None)
     if found is None:
         found = pool_controls(rows, beside, plain, promised)
     notes = _find_notes(runner, target) if isinstance(plain, OwnOp) else ()
-    verification = _judge([row for row in rows if row["kernel"] == CANDIDATE], plain, promised, found, notes)
+    verification = judge_candidate(rows, plain, promised, found, notes)
     if recorder is not None:
         verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
-    if verification.failed:
-        verification = explain_failure(verification, runner, found, promised)
-        planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
-        planned_by += f", distributions={distributions!r}" if distributions != FINITE else ""
-        judged_by = _tell_judged_by(limit, given, planned_by, lock)
-        judged_by += f', device="{device}"' if device != "auto" else ""
-        told = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
-        verification = replace(verification, replay=told)
-        if strict:
-            raise NoGo(verification)
-    return verification
+    if not verification.failed:
+        return verification
+    verification = explain_failure(verification, runner, found, promised, planned=target, lock=lock)
+    planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
+    planned_by += f", distributions={distributions!r}" if distributions != FINITE else ""
+    judged_by = _tell_judged_by(limit, given, planned_by, lock, device)
+    replay = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
+    explained = replace(verification, replay=replay)
+    if strict:
+        raise NoGo(explained)
+    return explained
 
 
-def _check_functions(kernel: Any, controls: Any, op: Op, place: str) -> None:
+def _check_functions(kernel: Any, controls: Any, op: Op) -> None:
     """Refuse what cannot be run, before anything is."""
     if not callable(kernel):
         raise InputError(f"kernel is {type(kernel).__name__}, not a function of the inputs of {op.name}")
     if callable(controls):
         raise InputError(f"controls is one function; give a list: controls=[{name_function(controls)}]")
-    if place == "cpu" and "JITFunction" in find_jitted(kernel):
-        raise InputError(
-            f"{name_function(kernel)} is compiled for a GPU, and this is the CPU. Set TRITON_INTERPRET=1 in the "
-            "environment, before triton is imported, to have it interpreted"
-        )
 
 
 def _open_runner(op: OwnOp, place: str, found: FoundLimit | None, *, recorded: bool) -> InProcess:
@@ -125,14 +114,28 @@ def _open_runner(op: OwnOp, place: str, found: FoundLimit | None, *, recorded: b
     return InProcess(op, place, bounds_only=bounds_only, settled=settled)
 
 
-def _judge(
-    rows: Sequence[Row], op: Op, contract: Contract, found: FoundLimit, notes: tuple[str, ...]
+def _run_kernels(
+    runner: InProcess, planned: list[Planned], target: list[Planned], controls: tuple[str, ...], *, recorded: bool
+) -> list[Row]:
+    """Rows of the candidate, of the given controls, which must be right, and for a record of one of ours."""
+    extra = (find_recorded_control(runner.op),) if recorded else ()
+    rows: list[Row] = []
+    for kernels, chosen in _plan_runs(planned, target, controls, extra):
+        for made in runner.run_each(chosen, kernels):
+            check_controls(made, controls)
+            rows += made
+    return rows
+
+
+def judge_candidate(
+    rows: Sequence[Row], op: Op, contract: Contract, found: FoundLimit, notes: tuple[str, ...] = ()
 ) -> Verification:
-    """Verdicts on those of a candidate's rows that can be judged."""
-    verdicts = tuple(judge_row(row, op, found) for row in rows if row["outcome"] != "refused")
-    if rows and not verdicts:
-        raise NothingJudged(op.name, rows[0]["detail"])
-    return Verification(op.name, contract.describe(), found.told, verdicts, notes=(*notes, *tell_unjudged(rows)))
+    """Verdicts on those of a candidate's rows that can be judged; of how many others there are, a note."""
+    ours = [row for row in rows if row["kernel"] == CANDIDATE]
+    verdicts = tuple(judge_row(row, op, found) for row in ours if row["outcome"] != "refused")
+    if ours and not verdicts:
+        raise NothingJudged(op.name, ours[0]["detail"])
+    return Verification(op.name, contract.describe(), found.told, verdicts, notes=(*notes, *tell_unjudged(ours)))
 
 
 def plan_cases(
@@ -181,14 +184,19 @@ def _find_notes(runner: InProcess, planned: Sequence[Planned]) -> tuple[str, ...
 
 
 def _tell_judged_by(
-    limit: Limit | None, controls: Sequence[Callable[..., Any]], planned_by: str, lock: str | Path | None
+    limit: Limit | None,
+    controls: Sequence[Callable[..., Any]],
+    planned_by: str,
+    lock: str | Path | None,
+    device: str,
 ) -> str:
     """The arguments that a replay needs to meet the same limit."""
+    where = f', device="{device}"' if device != "auto" else ""
     if limit is not None:
-        return ", limit=limit"
+        return f", limit=limit{where}"
     if controls:
-        return f", controls=controls, {planned_by}"
-    return "" if lock is None else f", lock={str(lock)!r}"
+        return f", controls=controls, {planned_by}{where}"
+    return where if lock is None else f", lock={str(lock)!r}{where}"
 
 
 def _tell_replay(function: str, op: str | Op, found: Verification, contract: Contract, judged_by: str) -> str:

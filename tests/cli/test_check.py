@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 import gonogo as package
 from gonogo import isolated, ops
-from gonogo.campaign import Limits
+from gonogo.campaign import Limits, Plan, keep_switches, run_campaign
 from gonogo.cli import cli
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.isolated import check_file
@@ -325,9 +327,79 @@ def test_triton_kernel_on_the_cpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert (told["function"], told["outcomes"], told["cases"]) == ("launch", {"ok": 6, "refused": 3}, 6)
+    (note,) = told["notes"]
+    assert note.startswith("3 of 9 cases are not judged: Triton's interpreter computes bfloat16 as integers")
     refused = gonogo(*words, "--dtypes", "bfloat16")
     assert refused.returncode == 2
-    assert refused.stderr.startswith("gonogo: nothing was run: Triton's interpreter")
+    assert refused.stderr.startswith("gonogo: op relu: nothing was judged: Triton's interpreter")
+
+
+def test_triton_kernel_of_another_file(tmp_path: Path) -> None:
+    """Nothing in the checked file says Triton, which is launched all the same."""
+    write(tmp_path, TRITON).rename(tmp_path / "deeper.py")
+    file = write(tmp_path, "import deeper\n\ndef kernel(x):\n    return deeper.launch(x)\n")
+    done = gonogo("check", file, "--op", "relu", "--cases", 3, "--device", "cpu", "--record", tmp_path / "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert find_line(done, "outcomes") == "6 ok, 3 refused"
+    rows = read_run(tmp_path / "run").to_pylist()
+    assert {row["framework"] for row in rows if row["role"] == "candidate"} == {"triton"}
+    # One that is compiled whatever it is told has no verdict here.
+    plain = (tmp_path / "deeper.py").read_text()
+    compiled = f"import os\nos.environ['TRITON_INTERPRET'] = '0'\n{plain}"
+    (tmp_path / "deeper.py").write_text(compiled)
+    refused = gonogo("check", file, "--op", "relu", "--cases", 3, "--device", "cpu")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("gonogo: relu_kernel is compiled for a GPU, and this is the CPU. Set TRITON_")
+
+
+HALF = """
+    import torch
+
+    def half_sum(x):
+        mean = (x * x).sum(-1, keepdim=True, dtype=x.dtype).float() / x.shape[-1]
+        return (x.float() / torch.sqrt(mean + 1e-5)).to(x.dtype)
+"""
+
+
+def test_what_is_not_judged_is_told_as_by_verify(tmp_path: Path) -> None:
+    file = write(tmp_path, HALF)
+    words = ["check", file, "--op", "rmsnorm", "--device", "cpu", "--dtypes", "float16", "--contract", "float16"]
+    done = gonogo(*words, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    namespace: dict[str, Any] = {}
+    exec(file.read_text(), namespace)
+    here = package.verify(
+        namespace["half_sum"], "rmsnorm", device="cpu", dtypes="float16", contract="float16", strict=False
+    )
+    assert told["notes"] == list(here.notes)
+    assert any(note.startswith(f"{24 - told['cases']} of 24 cases are not judged: ") for note in told["notes"])
+    nothing = gonogo(*words, "--only", "rmsnorm:f16:1x1x1025:c:offset:1")
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert nothing.stderr.startswith("gonogo: op rmsnorm: nothing was judged: no element can be judged: ")
+    assert nothing.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("before", [None, "0"])
+def test_switches_of_the_caller_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    """Workers have their own: they interpret the kernel."""
+    pytest.importorskip("triton")
+    names = ("TRITON_INTERPRET", "TRITON_DEFAULT_FP_FUSION")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+        if before is not None:
+            monkeypatch.setenv(name, before)
+    kernel = find_kernel(str(write(tmp_path, TRITON)), "relu")
+    found = check_file(kernel, "relu", dtypes=("float32",), cases=1, device="cpu")
+    assert found.outcomes == {"ok": 1}
+    run_campaign(Plan(("relu",), ("float32",), cases=1, device="cpu"), tmp_path / "run", workers=1)
+    outcomes = {row["kernel"]: row["outcome"] for row in read_run(tmp_path / "run").to_pylist()}
+    assert outcomes["relu_triton"] == "ok"
+    with keep_switches("cuda"):
+        assert "TRITON_INTERPRET" not in os.environ
+    assert [os.environ.get(name) for name in names] == [before, before]
 
 
 def test_checks_of_one_op_do_not_mix(tmp_path: Path) -> None:
@@ -354,7 +426,7 @@ def test_checks_of_one_op_do_not_mix(tmp_path: Path) -> None:
         (["FILE", "--op", "relu"], "has 2 functions, none of them named relu: softmax, other. Name one: "),
         (
             ["FILE", "--op", "softmax", "--contract", "float23"],
-            "unknown contract 'float23'. Did you mean float32 or float16 or bfloat16? Known: float32, float16",
+            "unknown contract 'float23'. Did you mean float32 or float64 or float16? Known: float32, float64",
         ),
         (["FILE", "--op", "softmax", "--contract", "fp32"], "unknown contract 'fp32'"),
         (["FILE", "--op", "softmax", "--dtypes", "int8"], "unknown dtype 'int8'; known: "),

@@ -9,12 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from made_records import make_row, write_run
 
+from gonogo.audit.counts import count_judged
+from gonogo.audit.finding import HIDDEN, Audit
 from gonogo.errors import InputError
 from gonogo.evaluate import Rows, evaluate
 from gonogo.evaluate.folds import Fold, make_folds
 from gonogo.evaluate.paper_tables import make_headline, make_tightening
 from gonogo.evaluate.score import Method, calibrate, default_methods, score_methods
-from gonogo.records import load_columns
+from gonogo.records import load_columns, policy_column
 from gonogo.rules import rule
 
 # The paper's rule on 20 passing controls: errors 0.001 … 0.020, sorted; index round(0.95 · 19) = 18 holds 0.019;
@@ -114,6 +116,51 @@ def test_suspects_are_counted(tmp_path: Path) -> None:
     write_run(tmp_path / "b", [make_row("softmax_triton", bound=4.0, deterministic=0.9)])
     held = scores_of(tmp_path, "run")["gonogo"]
     assert (held["false_positives"], held["suspects"]) == (1, 1)
+
+
+def test_faults_that_are_only_suspect_are_told(tmp_path: Path) -> None:
+    """Of five faulty cases, one is no-go and one suspect among the manifest, one suspect below, two not caught."""
+    given = ((9.0, 2.0, 50.0), (9.0, 0.9, 50.0), (9.0, 0.9, 1.0), (1.0, 0.5, 50.0), (1.0, 0.5, 1.0))
+    faulty = [
+        make_row("softmax_triton_buggy", "faulty", bound=bound, deterministic=deterministic, signal=signal)
+        for bound, deterministic, signal in given
+    ]
+    evaluation = evaluate(
+        load_columns([write_run(tmp_path / "run", [make_row("softmax_triton"), *faulty])]), "none"
+    )
+    found = {score.name: score.to_dict() for score in evaluation.scores}
+    assert [found["gonogo"][name] for name in ("manifest", "caught_manifest", "suspect_manifest")] == [3, 2, 1]
+    assert all(score["suspect_manifest"] == 0 for name, score in found.items() if name != "gonogo")
+    note = evaluation.to_table().note
+    assert (
+        "Of 2 manifest cases that gonogo flags, 1 (50.0 %) are suspect only: verify and gonogo check pass" in note
+    )
+
+
+def test_live_rows_are_counted_as_records_are(tmp_path: Path) -> None:
+    rows = [
+        make_row("softmax_triton"),
+        make_row("softmax_triton", outcome="non-finite"),
+        make_row("softmax_triton", outcome="raised", absolute=None),
+        make_row("softmax_triton", max_abs=np.inf),
+        make_row("softmax_triton_buggy", "faulty", bits_equal=True, signal=0.0),
+        make_row("softmax_triton_buggy", "faulty", signal=1.9),
+        make_row("softmax_triton_buggy", "faulty", signal=2.0),
+        make_row("softmax_triton_buggy", "faulty", outcome="refused", bits_equal=None, signal=None),
+        make_row("softmax_triton_buggy", "faulty", outcome="crashed", bits_equal=None, signal=None),
+        make_row("softmax_triton_buggy", "faulty", bits_equal=None, signal=None),
+        make_row("softmax_triton_buggy", "faulty", max_abs=np.inf),
+    ]
+    for row in rows:
+        row[policy_column("kernelbench")] = 2.0
+    audit = Audit("softmax", "float16", "kernelbench", {})
+    count_judged(audit, [(row, True) for row in rows])
+    live, recorded = audit.score.to_dict(), scores_of(write_run(tmp_path / "run", rows))["kernelbench"]
+    assert (live["control_cases"], live["all"], live["differing"], live["manifest"]) == (2, 4, 3, 2)
+    assert live["caught_all"] == 4
+    assert {name: live[name] for name in live if name not in HIDDEN} == {
+        name: recorded[name] for name in live if name not in HIDDEN
+    }
 
 
 def test_implementation_distribution_shape_and_device(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gonogo.audit.counts import count_kernels, count_records, decides
+from gonogo.audit.counts import Judged, count_judged, count_records, decides, run_kernels
 from gonogo.audit.finding import PROBES, ROUNDED, Audit, Probe, make_table
 from gonogo.audit.probes import probe_case
 from gonogo.audit.tolerance import Tolerance
@@ -34,7 +34,7 @@ def audit_tolerance(
     from gonogo.campaign import set_switches
     from gonogo.campaign.worker import configure_torch
 
-    set_switches("cpu")
+    set_switches("cpu")  # for good: only the command line comes here
     configure_torch()
     for op in ops:
         for dtype in dtypes:
@@ -43,21 +43,26 @@ def audit_tolerance(
             audit.limit, audit.limit_from = None if found.limit is None else found.limit.value, found.told
             audit.silent = tolerance.policy is not None and tolerance.policy.find_numbers(op.name, dtype) is None
             if not audit.silent:
-                _probe_cases(audit, tolerance, op, cases, run_kernels=columns is None)
-                if columns is not None:
+                judged = _probe_cases(audit, tolerance, op, cases, live=columns is None)
+                if columns is None:
+                    count_judged(audit, judged)
+                else:
                     count_records(audit, tolerance, columns)
             yield audit
 
 
-def _probe_cases(audit: Audit, tolerance: Tolerance, op: Op, cases: int, *, run_kernels: bool) -> None:
+def _probe_cases(audit: Audit, tolerance: Tolerance, op: Op, cases: int, *, live: bool) -> list[Judged]:
+    """Probe every case; where they are to be counted `live`, run the op's kernels too, and return what they did."""
     from gonogo.campaign.bench import Job, prepare
     from gonogo.campaign.execute import find_twin
 
     names = tuple(kernel.name for kernel in op.kernels if audit.dtype in kernel.dtypes)
+    judged: list[Judged] = []
     for number in range(cases):
         case, strategy = plan_case(op, audit.dtype, number, 0, distributions=FINITE, limit=INTERPRETER)
         bench = prepare(Job(number, case, strategy, names, "cpu"))
         twin = find_twin(bench, bench.op.kernels[0])
         probe_case(audit, tolerance, bench, twin)
-        if run_kernels:
-            count_kernels(audit, tolerance, bench, twin)
+        if live:
+            judged += run_kernels(tolerance, bench, twin)
+    return judged

@@ -5,7 +5,7 @@ Counted in records where these decide it, and by running the kernels of the op w
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,11 @@ import numpy.typing as npt
 from gonogo.audit.finding import Audit
 from gonogo.audit.tolerance import Tolerance
 from gonogo.evaluate import filter_columns
-from gonogo.evaluate.groups import MANIFEST, Rows
+from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.score import ALWAYS_SEEN, UNJUDGED, Score, score_policies
 from gonogo.judge import GO, NO_GO
 from gonogo.policies import Twin
-from gonogo.records import MEASURED, Columns, Row
+from gonogo.records import Columns, Row
 from gonogo.schema import Contract
 
 if TYPE_CHECKING:
@@ -59,37 +59,40 @@ def _score_atol(rows: Rows, atol: float) -> Score:
     return score
 
 
-def count_kernels(audit: Audit, tolerance: Tolerance, bench: Bench, twin: Twin | None) -> None:
-    """As records are counted, by running the op's kernels; the fault bins are those of gonogo.evaluate."""
+Judged = tuple[Row, bool]
+"""A row, and whether the tolerance flags it."""
+
+
+def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterator[Judged]:
+    """The op's kernels on one case, each held to the tolerance."""
     from gonogo.campaign.execute import order_kernels, run_kernel
 
-    audit.counted_in = "live"
     expected = bench.reference(Contract()).expected
-    for name in order_kernels(bench.op, audit.dtype):
-        kernel = bench.op.kernel(name)
+    for name in order_kernels(bench.op, bench.job.case.dtype):
         with np.errstate(all="ignore"):  # Triton's interpreter computes by NumPy, and faults overflow
-            row = run_kernel(bench, kernel)
-        sound, output = row["outcome"] == "ok", bench.outputs[name]
-        if row["outcome"] == "refused" or (sound and math.isinf(row["absolute"])):
-            continue
+            row = run_kernel(bench, bench.op.kernel(name))
+        output = bench.outputs[name]
         reading = None if output is None else tolerance.read(bench, output, expected, twin)
-        flagged = row["outcome"] in ALWAYS_SEEN or (reading is not None and reading > 1)
-        _add(audit.score, row, flagged, sound)
+        yield row, row["outcome"] in ALWAYS_SEEN or (reading is not None and reading > 1)
 
 
-def _add(score: Score, row: Row, flagged: bool, sound: bool) -> None:
-    if row["role"] == "control":
-        if row["outcome"] in MEASURED:
-            score.control_cases += 1
-            score.false_positives += flagged
-        return
-    if sound and row.get("bits_equal") is None:
-        return
-    differs = not sound or not row["bits_equal"]
-    manifest = differs and (not sound or row["signal"] >= MANIFEST)
-    score.all += 1
-    score.caught_all += flagged
-    score.differing += differs
-    score.caught_differing += differs and flagged
-    score.manifest += manifest
-    score.caught_manifest += manifest and flagged
+def count_judged(audit: Audit, judged: Sequence[Judged]) -> None:
+    """As records are counted: by the same bins."""
+    audit.counted_in = "live"
+    rows = Rows(_to_columns([row for row, _ in judged]))
+    decisions = np.where([flagged for _, flagged in judged], np.int8(NO_GO), np.int8(GO))
+    audit.score.count(rows, rows.counted, lambda block: decisions[block])
+
+
+def _to_columns(rows: Sequence[Row]) -> Columns:
+    """What tells the bins apart."""
+    columns = Columns(run=np.zeros(len(rows), np.int16))
+    for name in ("role", "distribution", "outcome"):
+        words = [row[name] for row in rows]
+        columns.names[name] = sorted(set(words))
+        columns.codes[name] = np.searchsorted(columns.names[name], words).astype(np.int16)
+    columns.readings["absolute"] = np.array([row.get("absolute") for row in rows], np.float32)  # None is NaN
+    columns.signal = np.array([row.get("signal") for row in rows], np.float32)
+    equal = [row.get("bits_equal") for row in rows]
+    columns.bits_equal = np.array([-1 if one is None else one for one in equal], np.int8)
+    return columns

@@ -11,6 +11,8 @@ from gonogo.evaluate.table import Share, Table
 
 PROBES = ("zeros", "constant", "mean", "input")
 """Plainly wrong: all 0, all 1, the mean of the expected output everywhere, the first input as it is."""
+HIDDEN = ("name", "gauge", "rule", "suspects", "suspect_manifest")
+"""Of a score: a tolerance says yes or no, never suspect."""
 ROUNDED = "rounded"
 """The exact result, rounded correctly."""
 BINS = ("identical", "sub-rounding", "manifest")
@@ -92,7 +94,7 @@ class Audit:
             "probed_cases": self.probed, "vacuous_cases": self.fooled,
             "probes": {name: {"cases": one.cases, "passed": one.passed} for name, one in self.probes.items()},
             "elements": self.elements, "elements_below_half_ulp": self.too_tight, "counted_in": self.counted_in,
-            **{name: counts[name] for name in counts if name not in ("name", "gauge", "rule", "suspects")},
+            **{name: counts[name] for name in counts if name not in HIDDEN},
             "bins": {name: {"caught": share.part, "faults": share.whole} for name, share in self.bins.items()},
             "gonogo_limit": self.limit, "gonogo_limit_from": self.limit_from,
         }  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from gonogo.campaign.pool import Limits, Pool
 from gonogo.errors import InputError
 from gonogo.records import RunDirectory, read_description, read_done
 
-__all__ = ["Limits", "Plan", "Progress", "find_device", "resume_campaign", "run_campaign", "set_switches"]
+__all__ = [
+    "Limits", "Plan", "Progress", "find_device", "keep_switches", "resume_campaign", "run_campaign", "set_switches",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,9 @@ def run_campaign(
     """Run a plan from the start into a new run directory."""
     if (folder / "run.json").exists():
         raise InputError(f"{folder} already holds a run; go on with it by --resume, or choose another directory")
-    set_switches(plan.device)
-    description = {"environment": describe_environment(plan.device)}
-    return _run(plan, folder, description, {}, limits or Limits(), workers, report)
+    with keep_switches(plan.device):
+        description = {"environment": describe_environment(plan.device)}
+        return _run(plan, folder, description, {}, limits or Limits(), workers, report)
 
 
 def resume_campaign(
@@ -73,9 +76,9 @@ def resume_campaign(
     description = read_description(folder)
     plan = _read_plan(description, folder, ops_folders)
     find_device(plan.device)
-    set_switches(plan.device)
-    description["resumed"] = [*description.get("resumed", []), describe_environment(plan.device)]
-    return _run(plan, folder, description, read_done(folder), limits or Limits(), workers, report)
+    with keep_switches(plan.device):
+        description["resumed"] = [*description.get("resumed", []), describe_environment(plan.device)]
+        return _run(plan, folder, description, read_done(folder), limits or Limits(), workers, report)
 
 
 def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[str]) -> Plan:
@@ -121,12 +124,31 @@ def _run(
 
 
 def set_switches(device: str) -> None:
-    """Triton's, read when a kernel is decorated: they must stand before any worker imports one."""
+    """Triton's, for good: read when a kernel is decorated, they must stand before any is imported.
+
+    For processes of our own. Where a user's kernels are imported, the switches are the user's: a kernel decorated
+    during a call of gonogo must be no other than one decorated before it.
+    """
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
     else:
         os.environ.pop("TRITON_INTERPRET", None)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # its default changes between versions
+
+
+@contextmanager
+def keep_switches(device: str) -> Iterator[None]:
+    """Inside, the switches are set, for workers are given them as they stand; afterwards all is as it was."""
+    names = ("TRITON_INTERPRET", "TRITON_DEFAULT_FP_FUSION")
+    before = {name: os.environ.get(name) for name in names}
+    set_switches(device)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def count_workers(device: str) -> int:

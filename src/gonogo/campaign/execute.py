@@ -10,6 +10,7 @@ import torch
 
 from gonogo.campaign.bench import Bench, Job, prepare
 from gonogo.campaign.call import call_twice
+from gonogo.campaign.launches import Launches, RefusedLaunch
 from gonogo.campaign.measurement import compare_outputs, measure_output, read_bounds, settle_outcome
 from gonogo.campaign.outcome import explain, find_fault
 from gonogo.errors import BadKernelFile, CampaignFailed
@@ -49,18 +50,24 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     interpreted = bench.job.device == "cpu" and kernel.framework == "triton"
     if interpreted and bench.job.case.dtype in REFUSED_BY_INTERPRETER:
         return row | {"outcome": "refused", "detail": REFUSED_BY_INTERPRETER[bench.job.case.dtype]}
+    launches = Launches(bench.job.device, REFUSED_BY_INTERPRETER.get(bench.job.case.dtype))
     try:
         function = bench.op.load_kernel(kernel.name)
-        first, again, elapsed = call_twice(function, kernel, bench)
+        first, again, elapsed = launches.watch(lambda: call_twice(function, kernel, bench))
     except KeyboardInterrupt:  # a worker ignores the signal, so it is the user's, who runs this by hand
         raise
-    except BadKernelFile:  # there is no kernel
+    except BadKernelFile:  # there is no kernel, or none for this device
         raise
+    except RefusedLaunch as refusal:
+        bench.restore_inputs()
+        return row | {"framework": "triton", "outcome": "refused", "detail": str(refusal)}
     except BaseException as error:  # noqa: BLE001  the one place where a kernel may do what it likes
         row |= explain(error, bench.job.device)
         if row["outcome"] != "crashed":
             bench.restore_inputs()
         return row
+    if launches.seen:  # whatever it was declared as
+        described["framework"] = row["framework"] = "triton"
     row["time_us"] = elapsed * 1e6
     outcome, detail = find_fault(first, again, kernel, bench)
     if outcome not in MEASURED:

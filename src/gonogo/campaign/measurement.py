@@ -14,8 +14,8 @@ from gonogo.errors import BadReference
 from gonogo.formats import get_format
 from gonogo.measure.gauges import gauge
 from gonogo.measure.readings import read
-from gonogo.measure.running_error import error_scale
 from gonogo.measure.running_error.mode import WIDE
+from gonogo.measure.running_error.trace import trace_reference
 from gonogo.measure.stats import measure
 from gonogo.ops import Op
 from gonogo.policies import Twin, read_policies, rmse
@@ -30,6 +30,8 @@ NEAR_OVERFLOW = 8.0
 
 Controls that accumulate in float32 read at most 5.7 of them in the committed records; 8 is the next power of two.
 """
+
+NO_BOUND = "no finite bound is known of what rounding does there"
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,10 @@ class Reference:
 
     @cached_property
     def unjudged(self) -> torch.Tensor | None:
-        """Where there is a value and an infinite scale: the accumulate format may overflow on the way there."""
-        if get_format(self.contract.accumulate).largest >= WIDE:
-            return None
+        """Where there is a value and an infinite scale: a correct kernel may return anything there.
+
+        The accumulate format may overflow on the way, or a function is too steep for any first-order bound.
+        """
         places = self.scale.isinf() & self.expected.isfinite()
         return places if bool(places.any()) else None
 
@@ -71,28 +74,33 @@ def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract, shape
     """Run the float64 reference with its error scale carried along; its output must have `shape`."""
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
     reference = op.load_reference()
-    expected, scale = _run_reference(reference, wide, contract)
+    # A kernel with a narrow accumulator rounds wider inputs as it loads them.
+    held = get_format(contract.accumulate).unit_roundoff
+    floating = [x.dtype for x in inputs if x.is_floating_point()]
+    rounded = any(get_format(str(dtype).removeprefix("torch.")).unit_roundoff < held for dtype in floating)
+    load_ulps = 1.0 if rounded else 0.0
+    expected, scale, summed = _run_reference(reference, wide, contract, load_ulps)
     if tuple(expected.shape) != shape:
         raise BadReference(f"returns shape {tuple(expected.shape)}; the op's output has {shape} here")
     where = "cpu" if expected.numel() <= ON_HOST else expected.device
     scale = _forgive(scale).to(where)
 
     def make_sequential_scale() -> torch.Tensor:
-        if not op.reduced or contract.summation == "sequential":
+        if not summed or contract.summation == "sequential":
             return scale
-        _, longest = _run_reference(reference, wide, replace(contract, summation="sequential"))
+        _, longest, _ = _run_reference(reference, wide, replace(contract, summation="sequential"), load_ulps)
         return _forgive(longest).to(where)
 
     return Reference(expected.to(where), scale, contract, make_sequential_scale)
 
 
 def _run_reference(
-    reference: Callable[..., Any], inputs: list[torch.Tensor], contract: Contract
-) -> tuple[torch.Tensor, torch.Tensor]:
-    expected, scale = error_scale(reference, inputs, contract=contract)
+    reference: Callable[..., Any], inputs: list[torch.Tensor], contract: Contract, load_ulps: float
+) -> tuple[torch.Tensor, torch.Tensor, bool]:
+    expected, scale, summed = trace_reference(reference, inputs, contract, {}, load_ulps)
     if not isinstance(expected, torch.Tensor) or not isinstance(scale, torch.Tensor):
         raise BadReference(f"returns {type(expected).__name__}; an op has one output, a tensor")
-    return expected, scale
+    return expected, scale, summed
 
 
 def _forgive(scale: torch.Tensor) -> torch.Tensor:
@@ -185,7 +193,9 @@ def settle_outcome(output: torch.Tensor, reference: Reference, dtype: str) -> Ro
         return {"outcome": "non-finite", "detail": f"{mismatched} elements"}
     if reference.unjudged is None:
         return {"outcome": "ok", "detail": None}
-    count, why = int(reference.unjudged.sum()), f"{reference.contract.accumulate} may overflow on the way there"
+    narrow = reference.contract.accumulate
+    why = f"{narrow} may overflow on the way there" if get_format(narrow).largest < WIDE else NO_BOUND
+    count = int(reference.unjudged.sum())
     if count == output.numel():
         return {"outcome": "refused", "detail": f"no element can be judged: {why}"}
     return {"outcome": "ok", "detail": f"{count} of {output.numel()} elements are not judged: {why}"}

@@ -6,7 +6,6 @@ Colour is for terminals, and NO_COLOR turns it off there, too.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+
+from gonogo.plain import to_plain
 
 if TYPE_CHECKING:
     from gonogo.evaluate.table import Table
@@ -39,14 +40,3 @@ def print_tables(tables: Sequence[Table]) -> None:
 def print_json(value: Any) -> None:
     """Strict JSON, whatever numbers are in it."""
     click.echo(json.dumps(to_plain(value), indent=1, allow_nan=False))
-
-
-def to_plain(value: Any) -> Any:
-    """For JSON, which has no such numbers: NaN is null, an infinity the string "inf" or "-inf"."""
-    if isinstance(value, dict):
-        return {name: to_plain(content) for name, content in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(content) for content in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(float(value))
-    return value

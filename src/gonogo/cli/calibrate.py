@@ -59,7 +59,7 @@ def calibrate(
     from gonogo.evaluate.score import calibrate as make_limits
     from gonogo.limits import GAUGES
     from gonogo.lock import read_lock, write_lock
-    from gonogo.records import find_runs, load_columns
+    from gonogo.records import find_distinct_runs, load_columns
     from gonogo.rules import rule, rule_names
 
     if old is not None and click.get_current_context().get_parameter_source("out") is ParameterSource.COMMANDLINE:
@@ -67,7 +67,7 @@ def calibrate(
     find_words("gauge", gauge, GAUGES)
     find_words("rule", rule_name, rule_names())
     method = Method("", gauge, rule(rule_name, **_parse_parameters(parameter)))
-    find_runs(runs)  # says what is none, before a folder is made
+    find_distinct_runs(runs)  # says what is none, or counts twice, before a folder is made
     before = None if old is None else read_lock(old)[0]
     if before is None:
         prepare_file(out)

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from gonogo.choices import find_contract, find_op
+from gonogo.cases import parse_case
+from gonogo.choices import find_contract, find_dtypes, find_op
 from gonogo.cli._completion import complete_device, complete_dtypes, complete_op
 from gonogo.cli._parse import need_backend, show_examples, split_words
 from gonogo.cli._tables import print_json
 from gonogo.cli.run import Reporter
+from gonogo.errors import InputError
 from gonogo.kernel_file import find_kernel
 from gonogo.ops import DTYPES
 
@@ -40,7 +43,7 @@ SHOWN_FAILURES = 5
     "--contract",
     default="float32",
     show_default=True,
-    help="What it promises: float32, float16, bfloat16, tf32, fast-math or atomics.",
+    help="What it promises: float32, float64, float16, bfloat16, tf32, fast-math or atomics.",
 )
 @click.option(
     "--device", default="auto", show_default=True, shell_complete=complete_device, help="auto, cpu or cuda."
@@ -74,8 +77,10 @@ def check(
     It takes the op's inputs as torch tensors, in order, and returns its output: torch or NumPy. FUNC may be left
     out where the file has one public function, or one named like the op.
     """
-    find_op(op)
-    promised = find_contract(contract)
+    known, promised = find_op(op), find_contract(contract)
+    said = click.get_current_context().get_parameter_source("dtypes") is ParameterSource.COMMANDLINE
+    if only and said and parse_case(only, known).dtype not in find_dtypes(split_words(dtypes)):
+        raise InputError(f"--only {only} is not among --dtypes {dtypes}: leave --dtypes out")
     kernel = find_kernel(target, op)
     with need_backend("gonogo check"):
         from gonogo.campaign import Limits
@@ -108,7 +113,6 @@ def _print(found: FileVerification) -> None:
          + f"; contract {verification.contract}"),
         ("limit", _tell_limit(found)),
         ("outcomes", ", ".join(f"{number} {name}" for name, number in found.outcomes.items())),
-        ("refused", found.refused or ""),
     ]  # fmt: skip
     done = sum(found.outcomes.values())
     if done < found.planned:

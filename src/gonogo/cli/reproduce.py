@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from gonogo.choices import find_words
 from gonogo.cli._completion import DEVICES, complete_device
 from gonogo.cli._parse import need_backend, prepare_folder, show_examples, write_to
 from gonogo.cli._tables import print_tables
+
+if TYPE_CHECKING:
+    from gonogo.campaign import Plan
 
 
 @click.command(
@@ -33,35 +37,43 @@ from gonogo.cli._tables import print_tables
 def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int) -> None:
     """Run the corpus twice (or take --records), calibrate, evaluate held out, write tables, figure and limits."""
     from gonogo.evaluate.reproduction import reproduce_paper, write_reproduction
-    from gonogo.records import find_runs, load_columns
+    from gonogo.records import find_distinct_runs, load_columns
 
     find_words("device", device, DEVICES)
-    find_runs(records)
+    find_distinct_runs(records)
+    plans = [] if records else _plan_twice(device, cases)  # what is missing is said before a folder is made
     prepare_folder(out)
     started = time.monotonic()
     paths = list(records)
-    if not paths:
-        paths = _run_twice(out, device, cases)
+    if plans:
+        paths = _run_plans(plans, out)
         click.echo(f"ran the corpus in {time.monotonic() - started:.0f} s", err=True)
     reproduction = reproduce_paper(load_columns(paths))
     with write_to(out):
         written = write_reproduction(reproduction, out)
     print_tables([*reproduction.headlines, reproduction.summary])
     click.echo(f"{len(written)} files in {out}: {', '.join(path.name for path in written)}")
+    if not any(path.suffix == ".svg" for path in written):
+        click.echo("figure 1 is left out: it needs matplotlib. Run: pip install 'gonogo[report]'", err=True)
 
 
-def _run_twice(out: Path, device: str, cases: int) -> list[Path]:
+def _plan_twice(device: str, cases: int) -> list[Plan]:
     """Two runs, so that one can be held out."""
     with need_backend("gonogo reproduce without --records"):
-        from gonogo.campaign import Plan, find_device, run_campaign
-    from gonogo.cli.run import Reporter
+        from gonogo.campaign import Plan, find_device
     from gonogo.ops import op_names
+
+    return [Plan(ops=op_names(), cases=cases, seed=seed, device=find_device(device)) for seed in (1, 2)]
+
+
+def _run_plans(plans: list[Plan], out: Path) -> list[Path]:
+    from gonogo.campaign import run_campaign
+    from gonogo.cli.run import Reporter
 
     folders = []
     stamp = int(time.time())
-    for seed in (1, 2):
-        plan = Plan(ops=op_names(), cases=cases, seed=seed, device=find_device(device))
-        folder = out / "runs" / f"{stamp}-{plan.device}-{seed}"
+    for plan in plans:
+        folder = out / "runs" / f"{stamp}-{plan.device}-{plan.seed}"
         reporter = Reporter(sys.stderr.isatty())
         with reporter:
             run_campaign(plan, folder, report=reporter.report)

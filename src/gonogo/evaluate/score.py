@@ -83,6 +83,8 @@ class Score:
     caught_differing: int = 0
     manifest: int = 0
     caught_manifest: int = 0
+    suspect_manifest: int = 0
+    """Among the manifest cases caught, those that are only suspect: `verify` and `gonogo check` let them pass."""
     unjudged: int = 0
     """Rows for which no limit could be made: too few cases, or nothing left to calibrate on."""
     rows: int = field(default=0, repr=False)
@@ -106,6 +108,7 @@ class Score:
         self.all, self.caught_all = _count(judged & faulty), _count(flagged & faulty)
         self.differing, self.caught_differing = _count(judged & differing), _count(flagged & differing)
         self.manifest, self.caught_manifest = _count(judged & manifest), _count(flagged & manifest)
+        self.suspect_manifest = _count(suspect & manifest)
 
     @property
     def judged(self) -> Mask | None:
@@ -124,7 +127,7 @@ class Score:
             "false_positives": self.false_positives, "control_cases": self.control_cases,
             "fp_rate": _divide(self.false_positives, self.control_cases),
             "fp_upper95": _upper(self.false_positives, self.control_cases) if self.control_cases else None,
-            "suspects": self.suspects, "unjudged": self.unjudged,
+            "suspects": self.suspects, "suspect_manifest": self.suspect_manifest, "unjudged": self.unjudged,
         }  # fmt: skip
         for name in ("all", "differing", "manifest"):
             caught, total = getattr(self, f"caught_{name}"), getattr(self, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -45,13 +46,13 @@ def pick_path(aligned: Aligned) -> tuple[Aligned, Path]:
 
 @cache
 def _triton_works() -> bool:
-    """Whether the kernels can run: they hold PTX, which only NVIDIA's GPUs take."""
+    """Whether the kernels can run: they hold PTX, which only NVIDIA's GPUs take, and no interpreter."""
     try:
         import torch
         import triton  # noqa: F401
     except ImportError:
         return False
-    return torch.version.cuda is not None
+    return torch.version.cuda is not None and os.environ.get("TRITON_INTERPRET") != "1"
 
 
 def _to_host(aligned: Aligned) -> Aligned:

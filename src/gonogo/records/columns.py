@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from gonogo.errors import InputError
 from gonogo.policies import load_policies
+from gonogo.records.find import find_distinct_runs
 from gonogo.records.run_directory import JOURNAL, list_parts, read_description, read_run
 from gonogo.records.schema import check_version, policy_column
 
@@ -78,23 +79,9 @@ class Columns:
         )  # fmt: skip
 
 
-def find_runs(paths: Sequence[Path]) -> list[Path]:
-    """Run directories among `paths`, or right below them."""
-    found: list[Path] = []
-    for path in paths:
-        below = sorted(entry.parent for entry in path.glob("*/run.json")) if path.is_dir() else []
-        if (path / "run.json").exists():
-            found.append(path)
-        elif below:
-            found.extend(below)
-        else:
-            read_description(path)  # says what is wrong
-    return found
-
-
 def load_columns(paths: Sequence[Path], *, wanted: Collection[str] = EVERYTHING) -> Columns:
     """Read the runs at or right below `paths`; text, and what is `wanted` of EVERYTHING."""
-    folders, parts = find_runs(paths), []
+    folders, parts = find_distinct_runs(paths), []
     columns, rows, ends = Columns(), 0, []
     for folder in folders:
         columns.runs.append(folder.name)

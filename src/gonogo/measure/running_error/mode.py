@@ -31,6 +31,7 @@ from gonogo.measure.running_error.companion import (
     join,
     total,
 )
+from gonogo.measure.running_error.doubt import Doubts, find_reach
 from gonogo.schema import Contract
 
 Rule = Callable[..., tuple[Any, Any]]
@@ -54,10 +55,14 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         fmt = get_format(contract.accumulate, role="contract accumulate")
         self.unit = fmt.unit_roundoff
         self.range = float(fmt.overflow_threshold) if fmt.largest < WIDE else math.inf
+        self.smallest = float(fmt.smallest_normal)
         self.rules = rules
         self.passive = passive
         """Ops that move or make exact values: on plain tensors they are left alone, views included."""
         self.guarded = guarded
+        self.doubts = Doubts()
+        self.summed = False
+        """Whether the reference added up more than one term."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -72,6 +77,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return arg.value, arg.error
         if isinstance(arg, Tensor) and arg.is_floating_point():
             return arg.to(torch.float64), EXACT
+        if isinstance(arg, Tensor) and (places := self.doubts.find(arg)) is not None:
+            return arg, Error(places / self.unit)  # 0 for 1, or 1 for 0
         if isinstance(arg, float):
             # A kernel holds the constant in its own format: 0.01 is off by up to one u_c before any use.
             return arg, Error(None, constant_ulps(arg, self.contract.accumulate))
@@ -87,6 +94,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def growth(self, length: int) -> float:
         """g(length) of the contract's summation."""
+        self.summed |= length > 1
         return self.contract.growth(max(length, 1))
 
     def cast_ulps(self, fmt: str) -> float:
@@ -111,11 +119,9 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return extra
         return extra.nan_to_num(nan=torch.inf, posinf=torch.inf)
 
-    def add_lost(self, chosen: Tensor, value: Tensor, extra: Tensor) -> Tensor:
-        """Places that the value has chosen, and those where it may be lost inside: a kernel may choose these."""
-        if self.range == math.inf:
-            return chosen
-        return chosen | (extra.isinf() & (value.abs() < self.range / 2))
+    def reach(self, value: Any, extra: Tensor | None) -> Tensor | float:
+        """How far a kernel's value may be from the reference's."""
+        return find_reach(value, extra, self.unit, self.range)
 
     def run_primitive(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run `function`, written in primitive ops, on tracked arguments."""
@@ -148,19 +154,34 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if decomposed is not NotImplemented:
                 return decomposed
         value, error = self._find_rule(func, name)(self, func, args, kwargs)
+        if self.range < math.inf and name not in self.passive and isinstance(value, Tensor):
+            error = self._add_underflow(value, error)
         _, _, aliased = read_schema(func)
         if aliased:
             for leaf in find_tensors((*args, *kwargs.values())):
                 if isinstance(leaf, Tracked):
                     leaf.aliased = True
-        return self._wrap(value, error, aliased=aliased)
+        return self.wrap(value, error, aliased=aliased)
 
-    def _wrap(self, value: Any, error: Any, *, aliased: bool) -> Any:
+    def _add_underflow(self, value: Tensor, error: Any) -> Any:
+        """Charge half a step of the accumulate format where a computed value is among its subnormals.
+
+        Only in a format of short range: float32 and bfloat16 have the scale's floor for this.
+        """
+        if not value.is_floating_point() or (isinstance(error, Error) and error.exact):
+            return error
+        small = (value != 0) & (value.abs() < self.smallest)
+        if not bool(small.any()):
+            return error
+        error = error if isinstance(error, Error) else Error(error)
+        step = torch.where(small, self.smallest, 0.0)
+        return Error(step if error.extra is None else step + error.extra, error.ulps)
+
+    def wrap(self, value: Any, error: Any, *, aliased: bool) -> Any:
+        """Value and error as one tracked tensor, or a nest of them; what is not floating stays as it is."""
         if isinstance(value, (tuple, list)):
             errors = error if isinstance(error, (tuple, list)) else [error] * len(value)
-            return type(value)(
-                self._wrap(one, its, aliased=aliased) for one, its in zip(value, errors, strict=True)
-            )
+            return type(value)(self.wrap(one, its, aliased=aliased) for one, its in zip(value, errors, strict=True))
         if not isinstance(value, Tensor) or not value.is_floating_point() or error is CONSTANT:
             return value
         error = error if isinstance(error, Error) else Error(error)
@@ -181,16 +202,27 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not leaves or name in self.passive:
             if torch.Tag.nondeterministic_seeded in func.tags:
                 raise NoErrorRule(name, RANDOM_HINT)
-            return func(*args, **kwargs)
+            made = func(*args, **kwargs)
+            self.doubts.follow(made, func, name, args, kwargs)
+            return made
         if not any(leaf.is_floating_point() for leaf in leaves):
             made = func(*args, **kwargs)
+            self.doubts.follow(made, func, name, args, kwargs)
             floating = any(one.is_floating_point() for one in find_tensors((made,)))
-            if not floating or name == "aten._to_copy":
+            sure = all(self.doubts.find(leaf) is None for leaf in leaves)
+            if not floating or (sure and name == "aten._to_copy"):
                 return made
             # Integers divided, or fed to a function: torch would answer in its default dtype, float32.
-            args, kwargs = tree_map(widen_integer, (args, kwargs))
+            args, kwargs = tree_map(self._widen_integer, (args, kwargs))
         made = self._apply(func, name, args, kwargs)
         return tree_map(lambda one: self._settle_constant(one, name), made)
+
+    def _widen_integer(self, leaf: Any) -> Any:
+        """Turn an integer or boolean tensor into float64, tracked where it may be wrong; leave anything else."""
+        if not isinstance(leaf, Tensor) or leaf.is_floating_point():
+            return leaf
+        value, error = self.split(leaf)
+        return value.to(torch.float64) if error.exact else Tracked(value.to(torch.float64), error)
 
     def _settle_constant(self, made: Any, name: str) -> Any:
         """Back to plain where the op made no rounding error; a kernel computes the same constant."""
@@ -219,7 +251,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise NoErrorRule(name, FUNCTIONAL_HINT)
         packet = getattr(torch.ops.aten, name.removeprefix("aten.").removesuffix("_"))
         value, error = functional(self, getattr(packet, func._overloadname), args, kwargs)
-        made = self._wrap(value, error, aliased=False)
+        made = self.wrap(value, error, aliased=False)
         if made.shape != target.shape:
             raise NoErrorRule(name, FUNCTIONAL_HINT)
         target.value, target.error = made.value, made.error
@@ -256,11 +288,6 @@ def find_tensors(args: Iterable[Any]) -> Iterator[Tensor]:
             yield from find_tensors(arg)
 
 
-def widen_integer(leaf: Any) -> Any:
-    """Turn an integer or boolean tensor into float64; leave anything else."""
-    return leaf.to(torch.float64) if isinstance(leaf, Tensor) and not leaf.is_floating_point() else leaf
-
-
 @lru_cache(maxsize=1024)
 def constant_ulps(number: float, fmt: str) -> float:
     """Say how far `number` is from its nearest value in `fmt`, relative, in units of its roundoff."""
@@ -268,7 +295,7 @@ def constant_ulps(number: float, fmt: str) -> float:
     nearest = float(held.round(np.asarray(number)))
     if number == 0 or not math.isfinite(number) or not math.isfinite(nearest):
         return 0.0
-    return min(abs(number - nearest) / abs(number) / held.unit_roundoff, 1.0)
+    return abs(number - nearest) / abs(number) / held.unit_roundoff
 
 
 def guard_error(value: Tensor, error: Error) -> Error:

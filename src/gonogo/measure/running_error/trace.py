@@ -26,22 +26,26 @@ def trace_reference(
     inputs: Sequence[Any] | Mapping[str, Any],
     contract: Contract,
     rules: Mapping[str, Rule],
-) -> tuple[Scaled, Scaled]:
-    """Run the reference once; once more, guarded, where 0·inf left a finite output without a finite scale."""
+    load_ulps: float = 0.0,
+) -> tuple[Scaled, Scaled, bool]:
+    """Run the reference once; once more, guarded, where 0·inf left a finite output without a finite scale.
+
+    Gives value, scale, and whether anything was added up. `load_ulps` is the error floating inputs begin with.
+    """
     prepared = prepare_inputs(inputs)
     floor = underflow_floor(contract)
     merged, passive = ({**RULES, **rules}, PASSIVE - rules.keys()) if rules else (RULES, PASSIVE)
     results: list[tuple[Tensor, Tensor]] = []
     for guarded in (False, True):
         mode = RunningErrorMode(contract, merged, passive, guarded=guarded)
-        output = run_tracked(reference, prepared, mode)
+        output = run_tracked(reference, prepared, mode, load_ulps)
         settled = [settle_scale(*split_output(one), floor) for one in list_outputs(output)]
         results = [(expected, scale) for expected, scale, _ in settled]
         if all(finite for _, _, finite in settled):
             break
     if isinstance(output, Tensor):
-        return results[0]
-    return tuple(expected for expected, _ in results), tuple(scale for _, scale in results)
+        return *results[0], mode.summed
+    return tuple(expected for expected, _ in results), tuple(scale for _, scale in results), mode.summed
 
 
 def prepare_inputs(inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any] | list[Any]:
@@ -81,12 +85,13 @@ def read_numpy(name: str, array: np.ndarray[Any, Any]) -> Tensor:
     return torch.from_numpy(decoded if decoded.flags.writeable else decoded.copy())
 
 
-def run_tracked(reference: Callable[..., Any], prepared: dict[str, Any] | list[Any], mode: RunningErrorMode) -> Any:
-    """Run the reference with every floating input tracked, error 0."""
+def run_tracked(
+    reference: Callable[..., Any], prepared: dict[str, Any] | list[Any], mode: RunningErrorMode, load_ulps: float
+) -> Any:
+    """Run the reference with every floating input tracked."""
 
     def track(one: Any) -> Any:
-        floating = isinstance(one, Tensor) and one.is_floating_point()
-        return Tracked(one, EXACT, aliased=True) if floating else one
+        return mode.wrap(one, Error(None, load_ulps), aliased=True) if isinstance(one, Tensor) else one
 
     # Composite ops reach a dispatch mode in parts only where autograd's own dispatch is switched on.
     with torch.inference_mode(False), torch.no_grad():

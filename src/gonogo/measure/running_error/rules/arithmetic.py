@@ -17,15 +17,15 @@ Pair = tuple[Tensor, Error]
 def add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """Add or subtract: E(a) + |alpha|·E(b) + |out|; rsub with the terms the other way round."""
     (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
-    alpha = args[2] if len(args) > 2 else kwargs.get("alpha", 1)
+    alpha, err_alpha = ctx.split(args[2] if len(args) > 2 else kwargs.get("alpha", 1))
     value = op(a, b, *args[2:], **kwargs)
     first, second = total(a, err_a), total(b, err_b)
     if alpha in (1, -1):
         return value, Error(join(first, second, err_a.extra, err_b.extra), 1.0)
-    # rsub scales its first argument. |alpha·term| is one more rounding.
+    # rsub scales its first argument. |alpha·term| is one more rounding, and alpha has its own.
     reverse = getattr(op, "__name__", "").startswith("rsub")
     scaled = a if reverse else b
-    rounding = times(torch.as_tensor(magnitude(scaled), dtype=torch.float64), alpha)
+    rounding = times(torch.as_tensor(magnitude(scaled), dtype=torch.float64), alpha * (1 + err_alpha.ulps))
     if reverse:
         first = times(first, alpha)
     else:
@@ -40,6 +40,9 @@ def mul(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     if a is b:
         return value, Error(ctx.keep_lost(times(double(err_a.extra), a)), 2 * err_a.ulps + 1)
     extra = join(times(err_a.extra, b), times(err_b.extra, a))
+    if ctx.doubts.any and err_a.extra is not None and err_b.extra is not None:
+        # A factor that may be 0 or 1 is off by more than first order knows: E(a)·E(b) counts, too.
+        extra = join(extra, err_a.extra * err_b.extra * ctx.unit)
     return value, Error(ctx.keep_lost(extra), err_a.ulps + err_b.ulps + 1)
 
 
@@ -100,7 +103,10 @@ def raise_fixed(ctx: RunningErrorMode, value: Tensor, a: Tensor, err: Error, pow
     if power == 1:
         return value, Error(err.extra, ulps)
     slope = a if power == 2 else torch.pow(a, power - 1)
-    return value, Error(times(err.extra * abs(power), slope), ulps)
+    extra = err.extra * abs(power) * slope.abs()
+    if 0 < power < 1:  # as for √a: |(a+δ)^p − a^p| ≤ |δ|^p
+        extra = torch.minimum(extra, (err.extra * ctx.unit) ** power / ctx.unit)
+    return value, Error(extra, ulps)
 
 
 def power_rule(fixed: float) -> Rule:
@@ -126,12 +132,12 @@ def power(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     if err_a.extra is not None:
         first = times(err_a.extra, b * torch.pow(base, b - 1))
     log_error = total(b, err_b)
-    second = None if log_error is None else times(log_error, value * torch.log(base.abs()))
+    second = None if log_error is None else times(log_error, torch.xlogy(value, base.abs()))
     extra = join(first, second)
     if err_a.ulps:
         extra = join(extra, times(torch.tensor(err_a.ulps, dtype=torch.float64, device=b.device), b * value))
     if ctx.contract.fast_math:
-        extra = join(extra, (value * b * torch.log(base.abs())).abs_())
+        extra = join(extra, (b * torch.xlogy(value, base.abs())).abs_())
     return value, Error(extra, ctx.accuracy("pow").relative)
 
 

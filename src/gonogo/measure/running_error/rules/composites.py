@@ -89,8 +89,10 @@ def trace(x: Tensor) -> Tensor:
 def vector_norm(
     x: Tensor, order: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
-    """(Σ|x|^p)^(1/p); the largest or smallest |x| for p = ±inf."""
+    """(Σ|x|^p)^(1/p); the largest or smallest |x| for p = ±inf, how many are not 0 for p = 0."""
     dims = list_dims(x, dim)
+    if order == 0:
+        return (x != 0).to(torch.float64).sum(dims, keepdim)
     if order in (math.inf, -math.inf):
         return x.abs().amax(dims, keepdim) if order > 0 else x.abs().amin(dims, keepdim)
     if order == 1:

@@ -11,11 +11,22 @@ from gonogo.errors import NoErrorRule
 from gonogo.measure.running_error.companion import CONSTANT, EXACT, Error
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode, name_ops, narrow_format
 from gonogo.measure.running_error.rules.arithmetic import JUMP_HINT
+from gonogo.measure.running_error.rules.selections import find_doubt
 
 
 def decide(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Error]:
-    """Compare, or find a position: right or wrong, no error. First order takes the reference's branch."""
+    """Find a position, or ask for a property: right or wrong, no error. The reference's answer counts."""
     return op(*ctx.values(args), **ctx.values(kwargs)), EXACT
+
+
+def compare(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Error]:
+    """Compare: no error, but doubt where computed operands are closer than their errors."""
+    (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
+    made = op(a, b)
+    places = find_doubt(ctx, a, err_a, b, err_b)
+    if places is not None:
+        ctx.doubts.note(made, places)
+    return made, EXACT
 
 
 def step(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
@@ -55,12 +66,13 @@ def make_like(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[T
 DISCRETE: dict[str, Rule] = {
     **dict.fromkeys(
         name_ops(
-            "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isposinf", "isneginf", "isin", "signbit",
+            "isnan", "isinf", "isposinf", "isneginf", "isin", "signbit",
             "logical_and", "logical_or", "logical_xor", "logical_not", "any", "all", "argmax", "argmin",
             "nonzero", "count_nonzero", "searchsorted", "bucketize", "sign", "sgn", "_fused_sdp_choice",
         ),
         decide,
     ),
+    **dict.fromkeys(name_ops("eq", "ne", "lt", "le", "gt", "ge"), compare),
     **dict.fromkeys(
         name_ops(
             "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full",

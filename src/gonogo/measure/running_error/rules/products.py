@@ -25,7 +25,7 @@ def product_error(
     """Bound a bilinear op over `length` terms by applying it once more, twice where both operands have E."""
     relative = ctx.growth(length) + err_a.ulps + err_b.ulps
     if ctx.contract.products == "tf32":
-        relative += 2 * TF32_ROUNDOFF / ctx.unit
+        relative += (needs_cut(a, err_a) + needs_cut(b, err_b)) * TF32_ROUNDOFF / ctx.unit
     if ctx.contract.intermediate is not None:
         # Only what the kernel computed is cast; inputs have their format already.
         computed = (not err_a.exact) + (not err_b.exact)
@@ -44,6 +44,12 @@ def product_error(
     return ctx.keep_lost(join(join(apply(weight_a, weight_b), second), lost))  # type: ignore[return-value]
 
 
+def needs_cut(x: Tensor, error: Error) -> bool:
+    """Whether tf32 loses bits of an operand: an input in half precision has no more than it keeps."""
+    bits = x.to(torch.float32).view(torch.int32)
+    return not error.exact or bool((bits & 0x1FFF).any()) or not torch.equal(x.to(torch.float32).double(), x)
+
+
 def multiply(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """mm, bmm, mv, dot."""
     (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
@@ -54,15 +60,15 @@ def multiply(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
 def multiply_add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """addmm, baddbmm, addmv: the product's error, the bias's, and one rounding of their sum."""
     (bias, err), (a, err_a), (b, err_b) = (ctx.split(arg) for arg in args[:3])
-    beta, alpha = read_factors(args[3:], kwargs)
+    (beta, err_beta), (alpha, err_alpha) = map(ctx.split, read_factors(args[3:], kwargs))
     value = op(bias, a, b, beta=beta, alpha=alpha)
     error = product_error(ctx, torch.matmul, a, err_a, b, err_b, a.shape[-1])
     if alpha != 1:
-        # |alpha|, and one rounding more of the product's result.
-        error.mul_(abs(alpha)).add_(torch.matmul(a, b).abs_().mul_(abs(alpha)))
+        # |alpha|, and one rounding more of the product's result, besides alpha's own.
+        error.mul_(abs(alpha)).add_(torch.matmul(a, b).abs_().mul_(abs(alpha) * (1 + err_alpha.ulps)))
     own = total(bias, err)
     if beta != 1:
-        own = join(times(own, beta), magnitude(bias) * abs(beta))
+        own = join(times(own, beta), magnitude(bias) * (abs(beta) * (1 + err_beta.ulps)))
     return value, Error(join(error, own), 1.0)
 
 
@@ -131,17 +137,13 @@ def pool_average_adaptive(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any
 
 
 def pool_maximum(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """max_pool: the E of the element each window chose."""
+    """max_pool: the largest E of each window, for any of its elements may come out on top."""
     x, err = ctx.split(args[0])
     values, indices = op(x, *args[1:], **kwargs)
     if err.extra is None:
         return (values, indices), (err, Error())
-    rank = int(op._schema.name.removesuffix("_with_indices")[-2])
-    flat = spread_out(err.extra, x.shape).flatten(-rank)
-    return (values, indices), (
-        Error(flat.gather(-1, indices.flatten(-rank)).reshape(values.shape), err.ulps),
-        Error(),
-    )
+    largest, _ = op(spread_out(err.extra, x.shape), *args[1:], **kwargs)
+    return (values, indices), (Error(largest, err.ulps), Error())
 
 
 PRODUCTS: dict[str, Rule] = {

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gonogo.errors import NoErrorRule
 from gonogo.measure.running_error.companion import EXACT, Error, join, spread_out, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
 
@@ -72,20 +71,24 @@ def accumulate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
 
 
 def multiply_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
-    """Prod of n, cumprod: n roundings each way; refused where factors carry more than relative error."""
+    """Prod of n, cumprod: n roundings each way, and what the factors' own E can do to the product."""
     x, err = ctx.split(args[0])
-    value = op(x, *args[1:], **keep_wide(kwargs))
-    if err.extra is not None and not bool((err.extra.isinf() | (err.extra == 0)).all()):
-        raise NoErrorRule(f"aten.{op_name(op)} (of factors with an absolute error)", "write the product out")
+    rest, named = args[1:], keep_wide(kwargs)
+    value = op(x, *rest, **named)
     length = x.numel() // max(value.numel(), 1) if op_name(op) == "prod" else x.shape[args[1]]
     ulps = length * err.ulps + max(length - 1, 0)
-    # Factors below 1 may come after the others; one that is lost takes the product with it.
-    lost = ctx.lose_overflow(lambda: op(x.abs().clamp(min=1.0), *args[1:], **keep_wide(kwargs)), ulps)
-    return value, Error(lost if err.extra is None else torch.full_like(value, torch.inf), ulps)
+    sizes = x.abs()
+    # Factors below 1 may come after the others.
+    lost = ctx.lose_overflow(lambda: op(sizes.clamp(min=1.0), *rest, **named), ulps)
+    if err.extra is None:
+        return value, Error(lost, ulps)
+    # Π(|x| + u·E) − Π|x|; 0 times an infinite error is as unknown as that.
+    spread = (op(sizes + ctx.unit * err.extra, *rest, **named) - op(sizes, *rest, **named)) / ctx.unit
+    return value, Error(join(lost, spread.nan_to_num(nan=torch.inf, posinf=torch.inf)), ulps)
 
 
 def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """amax, max and kin, whole or along dimensions: the selected E, the largest among ties."""
+    """amax, max and kin, whole or along dimensions: the selected E, the largest among ties and near ones."""
     x, err = ctx.split(args[0])
     made = op(x, *args[1:], **kwargs)
     value = made[0] if isinstance(made, tuple) else made
@@ -96,8 +99,12 @@ def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
         dims = tuple(range(x.dim())) if dims is None or dims == [] else dims
         kept = value if keepdim or not x.dim() else restore_dims(value, x, dims)
         spread = spread_out(err.extra, x.shape)
-        extra = torch.where(ctx.add_lost(x == kept, x, spread), spread, 0.0)
-        error = Error(torch.amax(extra, dims, keepdim).reshape(value.shape) if x.dim() else extra, err.ulps)
+        extra = spread
+        if x.dim():
+            chosen = torch.where(x == kept, spread, 0.0).amax(dims, True)
+            near = (x - kept).abs() <= ctx.reach(x, spread) + ctx.reach(kept, chosen)
+            extra = torch.where(near | (x == kept), spread, 0.0).amax(dims, keepdim).reshape(value.shape)
+        error = Error(extra, err.ulps)
     return made, (error, EXACT) if isinstance(made, tuple) else error
 
 
@@ -112,17 +119,34 @@ def pick_ranked(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple
     x, err = ctx.split(args[0])
     made = op(x, *args[1:], **kwargs)
     if isinstance(made, Tensor):  # median of all elements, without a position
-        whole = total(x, err)
-        if whole is None:
-            return made, EXACT
-        return made, Error(torch.where(x == made, spread_out(whole, x.shape), 0.0).amax())
+        if err.extra is None or not x.dim():
+            return made, err
+        flat = x.flatten()
+        merged = merge_near(ctx, flat, Error(spread_out(err.extra, x.shape).flatten(), err.ulps), 0)
+        return made, Error(torch.where(flat == made, merged, 0.0).amax(), err.ulps)
     values, indices = made
     if err.extra is None or not x.dim():
         return made, (err, EXACT)
     dim = read_dim(op, args, kwargs)
     kept = indices if indices.dim() == x.dim() else indices.unsqueeze(dim)
-    extra = torch.gather(spread_out(err.extra, x.shape), dim, kept).reshape(values.shape)
+    extra = torch.gather(merge_near(ctx, x, err, dim), dim, kept).reshape(values.shape)
     return made, (Error(extra, err.ulps), EXACT)
+
+
+def merge_near(ctx: RunningErrorMode, x: Tensor, err: Error, dim: int) -> Tensor:
+    """Every element's extra error, the largest of all that may change places with it along `dim`."""
+    extra = torch.zeros_like(x) if err.extra is None else spread_out(err.extra, x.shape)
+    ordered, order = x.sort(dim)
+    sizes = extra.gather(dim, order)
+    reach = ctx.reach(ordered, total(ordered, Error(sizes, err.ulps)))
+    ends = (ordered + reach).cummax(dim).values
+    begins = (ordered - reach).flip(dim).cummin(dim).values.flip(dim)
+    # A group ends where all that come after begin past the end of all before.
+    later = x.shape[dim] - 1
+    apart = begins.narrow(dim, 1, later) > ends.narrow(dim, 0, later)
+    group = torch.cat([torch.zeros_like(order.narrow(dim, 0, 1)), apart.long().cumsum(dim)], dim)
+    largest = torch.zeros_like(sizes).scatter_reduce(dim, group, sizes, "amax")
+    return torch.zeros_like(sizes).scatter(dim, order, largest.gather(dim, group))
 
 
 def read_dim(op: Any, args: Any, kwargs: Any) -> int:

@@ -53,8 +53,12 @@ def smooth_rule(function: str) -> Rule:
         carried = total(x, Error(err.extra, err.ulps + accuracy.argument))
         if carried is not None:
             steep = slope(x, value)
+            most = None
+            if function in ("acos", "asin"):  # vertical at ±1: |acos(x+δ) − acos x| ≤ π·√(|δ|/2)
+                most = torch.sqrt(carried * (math.pi**2 / 2 / ctx.unit))
             fresh = carried is not err.extra and covers(carried, steep)
             carried = carried.mul_(steep) if fresh else carried * steep
+            carried = carried if most is None else torch.fmin(carried, most)
         if accuracy.absolute:
             own = value.new_full((), accuracy.absolute)
             carried = join(carried, own, err.extra)

@@ -1,0 +1,71 @@
+"""Values close to a threshold → where a correct kernel may decide otherwise than the reference.
+
+A comparison of computed values is a plain boolean tensor. Where its operands are within reach of their errors a
+kernel may find the other answer, and everything chosen by it may be the other branch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NEAR = 32.0
+"""How many times u_c·E a computed value may be off; controls of the committed records are by 10.6 at most."""
+
+
+def find_reach(value: Any, extra: Tensor | None, unit: float, largest: float) -> Tensor | float:
+    """How far a kernel's value may be from the reference's.
+
+    Nothing is known where its error is infinite, but a value that is infinite or past the range itself stays so.
+    """
+    if extra is None:
+        return 0.0
+    beyond = torch.as_tensor(value, device=extra.device).abs() >= largest / 2
+    return torch.where(extra.isinf() & beyond, 0.0, extra * (NEAR * unit))
+
+
+COMBINING = frozenset(
+    f"aten.{kind}_{name}" for kind in ("logical", "bitwise") for name in ("and", "or", "xor", "not")
+)
+MOVING = frozenset(
+    f"aten.{name}" for name in (
+        "view", "_unsafe_view", "unsqueeze", "squeeze", "expand", "permute", "transpose", "t", "select", "slice",
+        "clone", "alias",
+    )
+)  # fmt: skip
+"""What a mask goes through on its way to a choice. Past any other op a decision counts as the reference's."""
+
+
+class Doubts:
+    """Boolean tensors of one run of a reference, and where they may be wrong."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any doubt in this run."""
+        return bool(self._known)
+
+    def note(self, mask: Tensor, places: Tensor) -> None:
+        """Remember where `mask` may be wrong; the mask is kept alive, for its id is the key."""
+        if bool(places.any()):
+            self._known[id(mask)] = (mask, places)
+
+    def find(self, mask: Any) -> Tensor | None:
+        """Give the places where `mask` may be wrong, None where it is sure."""
+        known = self._known.get(id(mask)) if self._known else None
+        return None if known is None else known[1]
+
+    def follow(self, made: Any, func: Callable[..., Any], name: str, args: Any, kwargs: Any) -> None:
+        """Pass doubt on to what `func` made of boolean tensors: joined or moved as they are."""
+        if not self._known or not isinstance(made, Tensor) or made.dtype != torch.bool:
+            return
+        places = [places for places in map(self.find, args) if places is not None]
+        if name in COMBINING and places:
+            self.note(made, torch.stack([one.expand(made.shape) for one in places]).any(0))
+        elif name in MOVING and places:
+            self.note(made, func(places[0].expand(args[0].shape), *args[1:], **kwargs))
