@@ -51,7 +51,7 @@ def measure_limit(
 
     place = find_device(device)
     source, kernels, made_from = _find_controls(op, contract, controls)
-    # The package's own are known from its records: in float16 the first-order bound is below what some read.
+    # The package's own are known from its records, where some read above the first-order bound.
     checked = [kernel.name for kernel in kernels] if isinstance(source, OwnOp) else []
     missing = f"no limit for {source.name}, contract {contract.describe()}"
     size = NO_LIMIT if place == "cuda" else INTERPRETER
