@@ -413,6 +413,7 @@ def make_op(**given: Any) -> gonogo.Op:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"output": "rows, cols"}, r"op mine: axes are separated by spaces, as in .*, not by commas"),
         ({"sizes": {"rows": (1,), "colls": (3,)}}, "op mine: no sizes for axis 'cols'. Did you mean colls?"),
         ({"sizes": {"rows": (1,)}}, r"op mine: no sizes for axis 'cols'. Give some, as in sizes={'cols': "),
         ({"sizes": {"rows": (1,), "cols": (3,), "row": (2,)}}, "sizes for axis 'row', which no .*mean rows"),

@@ -68,6 +68,8 @@ def Op(  # noqa: N802  reads as what it makes
         )
     if not isinstance(inputs, Mapping) or not all(isinstance(axes, str) for axes in inputs.values()):
         raise InputError(f"op {name}: inputs is {inputs!r}; give names and axes, as in inputs={{'x': 'rows cols'}}")
+    if "," in "".join([*inputs.values(), output]):
+        raise InputError(f"op {name}: axes are separated by spaces, as in {{'x': 'rows cols'}}, not by commas")
     first = next(iter(inputs.values()), "").split()
     if not first:
         raise InputError(f"op {name}: its first input needs axes, as in inputs={{'x': 'rows cols'}}")

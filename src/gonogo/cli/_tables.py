@@ -19,7 +19,7 @@ from gonogo.plain import to_plain
 if TYPE_CHECKING:
     from gonogo.evaluate.table import Table
 
-PIPED_WIDTH = 200
+PIPED_WIDTH = 400
 """Columns where there is no terminal to fit into."""
 
 
