@@ -1004,6 +1004,14 @@ def test_where_a_function_is_vertical_its_scale_is_finite_and_enough(function):
         assert bool((moved.abs() <= 2.0**-24 * scale * (1 + 1e-3)).all())
 
 
+@pytest.mark.parametrize("name", [name for name in KINKS if name not in ("amax", "min", "topk", "max_pool2d")])
+def test_there_may_be_nothing_to_choose_from(name):
+    x = torch.zeros(0, 4).double() if name in ("where, by a row", "maximum") else torch.zeros(3, 0).double()
+    value, scale = run_mode(KINKS[name], (x, Error(x)))
+    assert torch.equal(value, KINKS[name](x)) or bool(value.isnan().all())
+    assert scale.shape == value.shape
+
+
 def test_a_product_is_lost_only_where_a_factor_is():
     x, error = torch.rand(3, 4).double() + 1, torch.zeros(3, 4).double()
     error[1, 2] = math.inf

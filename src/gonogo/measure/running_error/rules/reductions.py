@@ -119,6 +119,8 @@ def pick_ranked(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple
     x, err = ctx.split(args[0])
     made = op(x, *args[1:], **kwargs)
     if isinstance(made, Tensor):  # median of all elements, without a position
+        if not x.numel():
+            return made, EXACT
         if err.extra is None or not x.dim():
             return made, err
         flat = x.flatten()
@@ -136,6 +138,8 @@ def pick_ranked(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple
 def merge_near(ctx: RunningErrorMode, x: Tensor, err: Error, dim: int) -> Tensor:
     """Every element's extra error, the largest of all that may change places with it along `dim`."""
     extra = torch.zeros_like(x) if err.extra is None else spread_out(err.extra, x.shape)
+    if x.numel() == 0:
+        return extra
     ordered, order = x.sort(dim)
     sizes = extra.gather(dim, order)
     reach = ctx.reach(ordered, total(ordered, Error(sizes, err.ulps)))
