@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from measure import describe_machine
 
-from gonogo.cases import EXACT, FINITE, LAYOUTS, NO_LIMIT, NON_FINITE, plan_case
+from gonogo.cases import EXACT, FINITE, LAYOUTS, NON_FINITE, ON_GPU, Planned, plan_cases
 from gonogo.cases.plan import CASES_PER_SEED
 from gonogo.formats import get_format
 from gonogo.ops import DTYPES, Op, find_ops
@@ -85,7 +85,8 @@ def make_layout() -> Layout:
             first.append(len(kernels))
             kernels += describe_kernels(op, dtype)
             controls.append(sum(row["role"] == "control" for row in kernels[first[-1] :]))
-            cases += [describe_case(op, dtype, number) for number in range(CASES)]
+            planned = plan_cases(op, dtype, CASES, 0, distributions=DISTRIBUTIONS, limit=ON_GPU)
+            cases += [describe_case(op, one) for one in planned]
     return Layout(
         pa.Table.from_pylist(kernels), pa.Table.from_pylist(cases), np.array(first), np.array(controls),
         np.diff([*first, len(kernels)]),
@@ -113,11 +114,11 @@ def describe_kernels(op: Op, dtype: str) -> list[dict[str, Any]]:
     ]
 
 
-def describe_case(op: Op, dtype: str, number: int) -> dict[str, Any]:
-    case, strategy = plan_case(op, dtype, number, 0, distributions=DISTRIBUTIONS, limit=NO_LIMIT)
+def describe_case(op: Op, planned: Planned) -> dict[str, Any]:
+    case, strategy = planned
     sizes = case.axis_sizes(op)
     return {
-        "start": case.id.partition(":" + case.layout[0] + ":")[0],
+        "start": case.id.rsplit(":", 3)[0],
         "shape": "x".join(map(str, case.sizes)),
         "strategy": strategy,
         "reduced_length": math.prod(sizes[axis] for axis in op.reduced),

@@ -26,7 +26,7 @@ from strangers import load_stranger
 import gonogo
 from gonogo.campaign import find_device, set_switches
 from gonogo.campaign.worker import configure_torch
-from gonogo.cases import FINITE, INTERPRETER, NO_LIMIT, make_inputs, plan_case
+from gonogo.cases import ON_CPU, ON_GPU, USUAL, make_inputs, plan_cases
 from gonogo.errors import NothingJudged
 from gonogo.intervals import upper_bound
 from gonogo.ops import DTYPES, Kernel, find_ops, get_op
@@ -89,9 +89,9 @@ def _verify(unit: Unit, cases: int, device: str) -> Iterator[Finding]:
 
 def _check(unit: Unit, numbers: range, device: str) -> Iterator[Finding]:
     op, kernel = get_op(unit.op), load_stranger(unit.op, unit.kernel)
-    size = NO_LIMIT if device == "cuda" else INTERPRETER
-    for number in numbers:
-        case, _ = plan_case(op, unit.dtype, number, unit.seed, distributions=FINITE, limit=size)
+    size = ON_GPU if device == "cuda" else ON_CPU
+    planned = plan_cases(op, unit.dtype, numbers.stop, unit.seed, distributions=USUAL, limit=size)
+    for case, _ in planned[numbers.start :]:
         inputs = make_inputs(case, device, op)
         named = {given.name: tensor for given, tensor in zip(op.inputs, inputs, strict=True)}
         contract = unit.kernel.contract_for(unit.dtype)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from gonogo.cases import FINITE, INTERPRETER, Case, make_inputs, plan_case
+from gonogo.cases import FINITE, INTERPRETER, Case, make_inputs, plan_cases
 from gonogo.in_process import AHEAD, MAKERS, make_ahead
 from gonogo.ops import get_op
 
@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 def plan(count: int) -> list[Case]:
     op = get_op("matmul")
-    return [plan_case(op, "float16", at, 0, distributions=FINITE, limit=INTERPRETER)[0] for at in range(count)]
+    return [case for case, _ in plan_cases(op, "float16", count, 0, distributions=FINITE, limit=INTERPRETER)]
 
 
 @pytest.mark.parametrize("count", [0, 1, AHEAD - 1, AHEAD, 3 * AHEAD])

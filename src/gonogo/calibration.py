@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gonogo.cases import FINITE, INTERPRETER, NO_LIMIT, NON_FINITE, plan_case
+from gonogo.cases import FINITE, NON_FINITE, ON_CPU, ON_GPU, plan_cases
 from gonogo.choices import find_op, need_torch
 from gonogo.errors import ControlFailed, InputError
 from gonogo.formats import get_format
@@ -54,12 +54,12 @@ def measure_limit(
     # The package's own are known from its records, where some read above the first-order bound.
     checked = [kernel.name for kernel in kernels] if isinstance(source, OwnOp) else []
     missing = f"no limit for {source.name}, contract {contract.describe()}"
-    size = NO_LIMIT if place == "cuda" else INTERPRETER
+    size = ON_GPU if place == "cuda" else ON_CPU
     readings: list[float] = []
     for dtype in DTYPES:
         usable = [k for k in kernels if dtype in k.dtypes and k.contract_for(dtype) == contract]
-        for number in range(cases if usable else 0):
-            case, _ = plan_case(source, dtype, number, seed, distributions=FINITE, limit=size)
+        count = cases if usable else 0
+        for case, _ in plan_cases(source, dtype, count, seed, distributions=FINITE, limit=size):
             job = Job(0, case, "verify", tuple(k.name for k in usable), place, bounds_only=True)
             bench = prepare(job, op=source)
             # Given controls run as their owner has torch set; ours must keep the contract they are here for.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from gonogo.cases import Case, parse_case
+from gonogo.cases import Case, Planned, parse_case
 from gonogo.choices import name_contract
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.explain import ENOUGH, Pattern, Trial, list_patterns
@@ -32,9 +32,6 @@ LOOKED_AT = 64
 """Elements of a failing case from which its pattern is guessed."""
 OF_PRECISION = ("reading", "non-finite", "not-repeatable")
 """Reasons that a weaker contract can explain."""
-
-Planned = tuple[Case, str]
-"""A case and the strategy its shape is from."""
 
 
 class Runner(Protocol):
@@ -149,14 +146,14 @@ def _escape(op: Op, case: Case, pattern: Pattern) -> Case | None:
         return replace(case, **pattern.escape)
     place = op.axes.index(op.main)
     size = pattern.escape["size"](case.sizes[place])
-    if size < 1 or (op.only_listed and size not in op.sizes[op.main]):
+    if size < 1 or (op.keeps_listed(op.main) and size not in op.sizes[op.main]):
         return None
     return replace(case, sizes=(*case.sizes[:place], size, *case.sizes[place + 1 :]))
 
 
 def _list_smaller(op: Op, axis: int, size: int) -> list[int]:
     """Sizes of an axis to try instead of a larger one."""
-    tried = op.sizes[op.axes[axis]] if op.only_listed else (1, 2, 3, size // 2, size - 1)
+    tried = op.sizes[op.axes[axis]] if op.keeps_listed(op.axes[axis]) else (1, 2, 3, size // 2, size - 1)
     return sorted({one for one in tried if 1 <= one < size})
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gonogo.cases import Case, make_inputs
-from gonogo.diagnosis import Planned
+from gonogo.cases import Case, Planned, make_inputs
 from gonogo.own_op import OwnOp
 from gonogo.verdicts import Row
 
@@ -88,6 +87,11 @@ class InProcess:
             )  # fmt: skip
             with _one_thread() if self.device == "cuda" else nullcontext():
                 rows = list(run_job(job, lambda kernel: None, op=self.op, inputs=inputs))
+            if "far" in case.layout:
+                from torch.cuda import empty_cache
+
+                del inputs
+                empty_cache()  # gigabytes that nothing else here would use
             yield rows
 
     def _make_inputs(self, cases: Sequence[Case]) -> Iterator[list[torch.Tensor]]:

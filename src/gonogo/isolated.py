@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gonogo import ops as ops_package
-from gonogo.cases import FINITE, parse_case
+from gonogo.cases import USUAL, Planned, parse_case
 from gonogo.checked_op import forget_stand_in, write_stand_in
 from gonogo.choices import find_contract, find_op, name_contract
-from gonogo.diagnosis import Planned, explain_failure
+from gonogo.diagnosis import explain_failure
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.kernel_file import KernelFile
 from gonogo.ops import DTYPES, Op, add_folder, get_op
@@ -28,7 +28,7 @@ from gonogo.recording import open_record
 from gonogo.schema import Contract
 from gonogo.shipped import choose_limit
 from gonogo.verdicts import CaseVerdict, Row, Verification
-from gonogo.verification import DEFAULT_CASES, judge_candidate, plan_cases
+from gonogo.verification import DEFAULT_CASES, FAR_NEEDS, Choice, choose_size_limit, judge_candidate
 
 if TYPE_CHECKING:
     from gonogo.campaign import Limits, Progress
@@ -75,7 +75,7 @@ def check_file(
     dtypes: str | Sequence[str] = DTYPES,
     cases: int = DEFAULT_CASES,
     seed: int = 0,
-    distributions: str | Sequence[str] = FINITE,
+    distributions: str | Sequence[str] = USUAL,
     device: str = "auto",
     lock: str | Path | None = None,
     limits: Limits | None = None,
@@ -92,15 +92,13 @@ def check_file(
 
     promised, known, place = find_contract(contract), find_op(op), find_device(device)
     found = choose_limit(known, promised, lock=lock)
-    planned = plan_cases(
-        known, dtypes=dtypes, cases=cases, seed=seed, device=place, distributions=distributions
-    )  # fmt: skip
-    if only:
-        planned = [(parse_case(only, known), "replay")]
+    choice = Choice(known, dtypes, cases, seed, distributions)
+    target: list[Planned] = [(parse_case(only, known), "replay")] if only else []
     with contextlib.ExitStack() as stack:
         stack.enter_context(keep_switches(place))  # first, for they are recorded
         recorder = None if record is None else open_record(record, place, isolated=True)
         runner = stack.enter_context(_open_runner(kernel, known, promised, place, limits))
+        planned = target or choice.plan(choose_size_limit(choice, place, runner))
         control = [] if record is None else [find_control(known).name]
         rows = runner.run_all(planned, [*control, CANDIDATE], report)
         verification = judge_candidate(rows, known, promised, found)
@@ -205,7 +203,6 @@ def _open_runner(
     kernel: KernelFile, op: Op, contract: Contract, device: str, limits: Limits | None
 ) -> Iterator[Isolated]:
     """Workers that know the candidate; both are gone afterwards."""
-    from gonogo.campaign import count_workers
     from gonogo.campaign.pool import Limits, Pool
 
     name = f"checked_{op.name}"
@@ -216,7 +213,7 @@ def _open_runner(
         add_folder(folder)
 
         def make_pool() -> Pool:
-            return Pool(count_workers(device), limits or Limits(), [*others, str(folder)])
+            return Pool(_count_workers(device), limits or Limits(), [*others, str(folder)])
 
         runner = None
         try:
@@ -226,3 +223,14 @@ def _open_runner(
             if runner is not None:
                 runner.pool.close()
             forget_stand_in(folder, name)
+
+
+def _count_workers(device: str) -> int:
+    """One per core; on a GPU so few that each has memory for rows 2^30 elements apart, where it has any."""
+    from gonogo.campaign import count_workers
+
+    if device == "cpu":
+        return count_workers(device)
+    from torch.cuda import mem_get_info
+
+    return max(1, min(count_workers(device), mem_get_info()[0] // (FAR_NEEDS // 2)))

@@ -55,9 +55,10 @@ def Op(  # noqa: N802  reads as what it makes
 ) -> OwnOp:
     """An op of your own: named axes, candidate sizes, and a reference in torch ops that can run in float64.
 
-    `main` is the axis whose size matters most, by default the last of the first input: in one case of three it has
-    a size that is not listed, where masks and tails go wrong or that kernels are tuned for. `only_listed` keeps to
-    the listed ones, for a kernel that needs a multiple of 64, say. `reduced` are the axes that are summed over.
+    `main` is the axis whose size matters most, by default the last of the first input: it also has sizes that are
+    not listed, where masks and tails go wrong or that kernels are tuned for. `only_listed` keeps to the listed
+    ones, for a kernel that needs a multiple of 64, say. `reduced` are the axes that are summed over. Listed sizes
+    are run, each at least once within `cases`, or the verification says which were not.
     """
     if not re.fullmatch(r"\w+", name):
         raise InputError(f"op name {name!r}: letters, digits and _ only, for it is part of every case id")
@@ -78,6 +79,7 @@ def Op(  # noqa: N802  reads as what it makes
     reduced = (reduced,) if isinstance(reduced, str) else tuple(reduced)
     main = main or first[-1]
     _check_axes(name, inputs, output, sizes, (main, *reduced))
+    axes = " ".join([*inputs.values(), output]).split()
     return OwnOp(
         name=name,
         inputs=tuple(Input(given, axes) for given, axes in inputs.items()),
@@ -86,7 +88,7 @@ def Op(  # noqa: N802  reads as what it makes
         kernels=(Kernel(f"{name}_torch", "torch"),),
         main=main,
         reduced=reduced,
-        only_listed=only_listed,
+        only_listed=only_listed or tuple(dict.fromkeys(axis for axis in axes if axis != main)),
         functions={"reference": reference, f"{name}_torch": reference},
     )
 

@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gonogo.calibration import check_controls, pool_controls
-from gonogo.cases import CASES_PER_SEED, DISTRIBUTIONS, FINITE, INTERPRETER, NO_LIMIT, parse_case, plan_case
+from gonogo.cases import (
+    CASES_PER_SEED,
+    DISTRIBUTIONS,
+    INTERPRETER,
+    ON_CPU,
+    ON_GPU,
+    USUAL,
+    Planned,
+    SizeLimit,
+    find_usable,
+    list_unrun,
+    parse_case,
+    plan_cases,
+)
 from gonogo.choices import find_contract, find_dtypes, find_op, find_words, name_contract, need_torch
-from gonogo.diagnosis import Planned, explain_failure
+from gonogo.diagnosis import Runner, explain_failure
 from gonogo.errors import InputError, NoGo, NothingJudged
 from gonogo.in_process import InProcess
 from gonogo.limits import DTYPE_FREE, Limit
@@ -39,6 +52,8 @@ if TYPE_CHECKING:
 DEFAULT_CASES = 24
 SEEDS = 2**63 // CASES_PER_SEED
 """A case's seed is kept in 63 bits."""
+FAR_NEEDS = 24 * 2**30
+"""Bytes of a GPU that must be free for rows 2^30 elements apart: 2^32 elements of two bytes, and as much again."""
 
 
 def verify(
@@ -50,7 +65,7 @@ def verify(
     seed: int = 0,
     contract: Contract | str | None = None,
     controls: Sequence[Callable[..., Any]] = (),
-    distributions: str | Sequence[str] = FINITE,
+    distributions: str | Sequence[str] = USUAL,
     device: str = "auto",
     lock: str | Path | None = None,
     limit: Limit | None = None,
@@ -74,14 +89,15 @@ def verify(
     given = tuple(controls) if limit is None or record is not None else ()
     found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
     runner = _open_runner(add_candidate(plain, kernel, promised, given), place, found, recorded=record is not None)
-    planned = plan_cases(plain, dtypes=dtypes, cases=cases, seed=seed, device=place, distributions=distributions)
+    choice = Choice(plain, dtypes, cases, seed, distributions)
+    planned = choice.plan(choose_size_limit(choice, place, runner))
     target = [(parse_case(only, plain), "replay")] if only else planned
     recorder = open_record(record, place, isolated=False) if record is not None else None
     beside = tuple(name_controls(given))
     rows = _run_kernels(runner, planned, target, beside, recorded=record is not None)
     if found is None:
         found = pool_controls(rows, beside, plain, promised)
-    notes = _find_notes(runner, target) if isinstance(plain, OwnOp) else ()
+    notes = (*_find_notes(runner, target), *tell_unrun(plain, planned)) if isinstance(plain, OwnOp) else ()
     verification = judge_candidate(rows, plain, promised, found, notes)
     if recorder is not None:
         verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
@@ -89,7 +105,7 @@ def verify(
         return verification
     verification = explain_failure(verification, runner, found, promised, planned=target, lock=lock)
     planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
-    planned_by += f", distributions={distributions!r}" if distributions != FINITE else ""
+    planned_by += f", distributions={distributions!r}" if distributions != USUAL else ""
     judged_by = _tell_judged_by(limit, given, planned_by, lock, device)
     replay = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
     explained = replace(verification, replay=replay)
@@ -138,27 +154,56 @@ def judge_candidate(
     return Verification(op.name, contract.describe(), found.told, verdicts, notes=(*notes, *tell_unjudged(ours)))
 
 
-def plan_cases(
-    op: Op,
-    *,
-    dtypes: str | Sequence[str | torch.dtype] | torch.dtype = DTYPES,
-    cases: int = DEFAULT_CASES,
-    seed: int = 0,
-    device: str,
-    distributions: str | Sequence[str] = FINITE,
-) -> list[Planned]:
-    """The cases of a seed, dtype by dtype."""
-    if type(cases) is not int or not 1 <= cases <= CASES_PER_SEED:
-        raise InputError(f"{cases!r} cases: give a whole number from 1 to {CASES_PER_SEED:,}")
-    if type(seed) is not int or not 0 <= seed < SEEDS:
-        raise InputError(f"seed {seed!r}: give a whole number from 0 to {SEEDS - 1:,}")
-    words = find_words("distribution", distributions, DISTRIBUTIONS)
-    size = NO_LIMIT if device == "cuda" else INTERPRETER
-    return [
-        plan_case(op, dtype, number, seed, distributions=words, limit=size)
-        for dtype in find_dtypes(dtypes)
-        for number in range(cases)
-    ]
+@dataclass(frozen=True)
+class Choice:
+    """Which cases a kernel is verified on, in a user's words; refused where they make no sense."""
+
+    op: Op
+    dtypes: str | Sequence[str | torch.dtype] | torch.dtype = DTYPES
+    cases: int = DEFAULT_CASES
+    """Per dtype."""
+    seed: int = 0
+    distributions: str | Sequence[str] = USUAL
+
+    def __post_init__(self) -> None:
+        if type(self.cases) is not int or not 1 <= self.cases <= CASES_PER_SEED:
+            raise InputError(f"{self.cases!r} cases: give a whole number from 1 to {CASES_PER_SEED:,}")
+        if type(self.seed) is not int or not 0 <= self.seed < SEEDS:
+            raise InputError(f"seed {self.seed!r}: give a whole number from 0 to {SEEDS - 1:,}")
+        words = find_words("distribution", self.distributions, DISTRIBUTIONS)
+        if not find_usable(self.op, words):
+            raise InputError(f"op {self.op.name} takes none of the distributions {', '.join(words)}")
+        find_dtypes(self.dtypes)
+
+    def plan(self, limit: SizeLimit) -> list[Planned]:
+        """The cases of the seed, dtype by dtype."""
+        words = find_words("distribution", self.distributions, DISTRIBUTIONS)
+        return [
+            planned
+            for dtype in find_dtypes(self.dtypes)
+            for planned in plan_cases(self.op, dtype, self.cases, self.seed, distributions=words, limit=limit)
+        ]
+
+
+def choose_size_limit(choice: Choice, device: str, runner: Runner) -> SizeLimit:
+    """What a case may cost: on the CPU a small one is run first, for Triton's interpreter takes no large ones."""
+    if device == "cuda":
+        from torch.cuda import mem_get_info
+
+        return replace(ON_GPU, far=mem_get_info()[0] >= FAR_NEEDS)
+    small = replace(choice, cases=1).plan(INTERPRETER)[-1:]
+    ((row,),) = runner.run(small, [CANDIDATE])
+    return INTERPRETER if row["framework"] == "triton" else ON_CPU
+
+
+def tell_unrun(op: Op, planned: Sequence[Planned]) -> tuple[str, ...]:
+    """Which of the sizes that an op of a user's lists were not run."""
+    missing = list_unrun(op, planned) if isinstance(op, OwnOp) else {}
+    return tuple(
+        f"sizes {', '.join(map(str, sizes))} of axis {axis} were not run: give more cases"
+        + ("" if len(planned) >= DEFAULT_CASES else f", {DEFAULT_CASES} or more per dtype")
+        for axis, sizes in missing.items()
+    )
 
 
 def _plan_runs(

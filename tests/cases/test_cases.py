@@ -13,15 +13,22 @@ from hypothesis import strategies as st
 
 from gonogo.cases import (
     DISTRIBUTIONS,
+    EVERYWHERE,
     FINITE,
     INTERPRETER,
     LAYOUTS,
-    NO_LIMIT,
+    ON_CPU,
+    ON_GPU,
+    USUAL,
     Case,
+    find_guard,
+    find_usable,
+    list_unrun,
     make_inputs,
     parse_case,
-    plan_case,
+    plan_cases,
 )
+from gonogo.cases.inputs import FAR_STRIDE, GUARD_BITS, lay_out
 from gonogo.cases.values import Stream, draw_values, round_to_bits
 from gonogo.errors import InputError
 from gonogo.formats import get_format
@@ -38,6 +45,16 @@ GOLDEN = {
     "integers": "b1dc3012eddcafa7",
     "nan_injected": "41983d8f02e35e67",
     "adversarial": "80189fce60ee344d",
+    "zeros": "cbeda826823b710f",
+    "ties": "65ddca8eb9f82dce",
+    "tiny": "8686d68082b9d2bb",
+    "huge": "2fdb03c7c2a59439",
+    "exponent": "9f742a705148b157",
+    "mixed": "aa7f956bab6d4c99",
+    "rows": "ec671be5f11ebc21",
+    "whole": "9cc8539ead665c63",
+    "masked": "8c9b34e08b67d87a",
+    "nan": "3f2c0be839ffae29",
 }
 
 
@@ -50,7 +67,7 @@ def bits_of(tensor: torch.Tensor) -> np.ndarray:
 def test_golden_bits(distribution: str) -> None:
     digest = blake2b(digest_size=8)
     for dtype in DTYPES:
-        for layout in LAYOUTS:
+        for layout in LAYOUTS[:4]:
             case = Case("layernorm", dtype, (2, 7, 129), layout, distribution, 81)
             for tensor in make_inputs(case):
                 digest.update(bits_of(tensor).astype("<i8").tobytes())
@@ -58,30 +75,63 @@ def test_golden_bits(distribution: str) -> None:
 
 
 def test_golden_integers() -> None:
-    """Inputs that are no values: indices, int8 weights, scales."""
-    digest = blake2b(digest_size=8)
-    for op, sizes in (("cross_entropy", (5, 33)), ("dequant_matmul", (3, 17, 5))):
-        for tensor in make_inputs(Case(op, "float16", sizes, "contiguous", "normal", 7)):
-            digest.update(bits_of(tensor).astype("<i8").tobytes())
-    assert digest.hexdigest() == "ae0e012442f3b0cd"
+    """Inputs that are no values: indices, int8 weights, scales; with their ends where the word is a later one."""
+    for distribution, golden in (("normal", "ae0e012442f3b0cd"), ("mixed", "076077b6450899ab")):
+        digest = blake2b(digest_size=8)
+        for op, sizes in (("cross_entropy", (5, 33)), ("dequant_matmul", (3, 17, 5))):
+            for tensor in make_inputs(Case(op, "float16", sizes, "contiguous", distribution, 7)):
+                digest.update(bits_of(tensor).astype("<i8").tobytes())
+        assert digest.hexdigest() == golden
+    (_, target) = make_inputs(Case("cross_entropy", "float16", (200, 33), "contiguous", "mixed", 7))
+    assert {0, 32} <= set(target.tolist())
+    _, weight, scale = make_inputs(Case("dequant_matmul", "float16", (3, 64, 33), "contiguous", "mixed", 7))
+    assert int(weight.min()) == -128
+    assert float(scale.min()) < 0 < float(scale.max())
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+STRIDES = {
+    "contiguous": (15, 5, 1), "transposed": (15, 1, 3), "strided": (30, 10, 2), "offset": (15, 5, 1),
+    "pitched": (54, 18, 1), "expanded": (0, 5, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", EVERYWHERE)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_layouts_are_real(dtype: str, layout: str) -> None:
     laid = make_inputs(Case("softmax", dtype, (2, 3, 5), layout, "uniform", 1))[0]
+    plain = make_inputs(Case("softmax", dtype, (2, 3, 5), "contiguous", "uniform", 1))[0]
     assert laid.shape == (2, 3, 5)
-    if layout == "contiguous":
-        assert laid.is_contiguous()
-        assert laid.storage_offset() == 0
-    elif layout == "transposed":
-        assert laid.stride() == (15, 1, 3)
-    elif layout == "strided":
-        assert laid.stride() == (30, 10, 2)
+    assert laid.stride() == STRIDES[layout]
+    assert laid.storage_offset() == (layout == "offset")
+    if layout in ("strided", "pitched"):  # what stands in the gaps is not what belongs there
         assert not torch.equal(laid, laid.as_strided(laid.shape, (15, 5, 1)))
-    else:
-        assert laid.is_contiguous()
-        assert laid.storage_offset() == 1
+    guard = find_guard(laid)
+    assert guard is not None
+    assert set(guard.tolist()) == {GUARD_BITS[laid.dtype.itemsize]}
+    assert bool(
+        laid.as_strided((64,), (1,), laid.untyped_storage().nbytes() // laid.dtype.itemsize - 64).isnan().all()
+    )
+    bits = np.arange(30, dtype=np.uint16)
+    storage, strides, offset = lay_out(layout, (2, 3, 5), bits)
+    view = np.lib.stride_tricks.as_strided(storage[offset:], (2, 3, 5), [2 * stride for stride in strides])
+    assert (view == (bits.reshape(2, 3, 5) if layout != "expanded" else bits.reshape(2, 3, 5)[:1])).all()
+    assert plain.is_contiguous()
+
+
+def test_each_input_has_its_own_layout() -> None:
+    case = parse_case("matmul:f32:3x5x4:tp:normal:1")
+    assert case.layout == "transposed+pitched"
+    assert parse_case(case.id) == case
+    a, b = make_inputs(case)
+    assert (a.stride(), b.stride()) == ((1, 3), (16, 1))
+
+
+@pytest.mark.gpu
+def test_far_rows_are_past_32_bits() -> None:
+    case = parse_case("softmax:f16:1x3x17:f:normal:1")
+    (far,) = make_inputs(case, "cuda")
+    assert far.stride() == (17, FAR_STRIDE, 1)
+    assert torch.equal(far.softmax(-1).cpu().isnan().any(), torch.tensor(False))
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
@@ -96,7 +146,7 @@ def test_distributions_keep_their_promise(dtype: str) -> None:
     fmt, n = get_format(dtype), 4096
 
     def draw(name: str) -> np.ndarray:
-        bits = draw_values(name, Stream("promise"), n, fmt)
+        bits = draw_values(name, Stream("promise"), (n // 64, 64), fmt)
         return torch.from_numpy(bits.view(f"i{bits.itemsize}")).view(getattr(torch, dtype)).double().numpy()
 
     drawn = {name: draw(name) for name in DISTRIBUTIONS}
@@ -111,6 +161,29 @@ def test_distributions_keep_their_promise(dtype: str) -> None:
     assert 0.005 < (np.abs(drawn["spike"]) >= 50).mean() < 0.03
     assert set(drawn["integers"]) == {-2.0, -1.0, 0.0, 1.0, 2.0}
     assert 0.02 < (~np.isfinite(drawn["nan_injected"])).mean() < 0.06
+    rows = {name: values.reshape(-1, 64) for name, values in drawn.items()}
+    assert {-0.0, 0.0} == set(drawn["zeros"][drawn["zeros"] == 0])
+    assert np.signbit(drawn["zeros"][drawn["zeros"] == 0]).any()
+    assert 0 < (rows["zeros"] == 0).all(1).sum() < len(rows["zeros"])
+    assert ((rows["ties"] == rows["ties"].max(1, keepdims=True)).sum(1) > 1).mean() > 0.9
+    assert 5e-7 < np.abs(drawn["tiny"]).min() < 1e-5 < 0.05 < np.abs(drawn["tiny"]).max() < 0.3
+    assert (
+        100 < np.abs(drawn["huge"]).min() < 300 < (1e4 if dtype == "float16" else 1e7) < np.abs(drawn["huge"]).max()
+    )
+    assert (drawn["exponent"] > 89).any()
+    assert (drawn["exponent"] < -89).any()
+    assert ((drawn["mixed"] == 0).any(), (np.abs(drawn["mixed"]) > 1000).any()) == (True, True)
+    assert ((drawn["mixed"] < 0).any(), ((drawn["mixed"] != 0) & (np.abs(drawn["mixed"]) < 0.01)).any()) == (
+        True,
+        True,
+    )
+    kinds = [np.ptp(row) == 0 for row in rows["rows"]]
+    assert 0.2 < np.mean(kinds) < 0.4
+    assert (rows["whole"].sum(1)[::2] == 0).all()
+    assert (drawn["whole"] == np.round(drawn["whole"])).all()
+    assert np.isneginf(rows["masked"]).any(1).mean() > 0.9
+    assert np.isfinite(rows["masked"][:, -1]).all()
+    assert (np.isnan(rows["nan"]).sum(1)[::3] == 1).all()
     hard = drawn["adversarial"]
     finite = np.abs(hard[np.isfinite(hard)])
     assert ((finite > 0) & (finite < fmt.smallest_normal)).any()
@@ -124,7 +197,7 @@ def test_offset_goes_either_way() -> None:
     for dtype in DTYPES:
         below = 0
         for number in range(64):
-            bits = draw_values("offset", Stream(str(number)), 64, get_format(dtype))
+            bits = draw_values("offset", Stream(str(number)), (64,), get_format(dtype))
             mean = torch.from_numpy(bits.view(f"i{bits.itemsize}")).view(getattr(torch, dtype)).double().mean()
             assert abs(abs(mean) - 100) < 1
             below += int(mean < 0)
@@ -133,7 +206,7 @@ def test_offset_goes_either_way() -> None:
 
 def test_integers_make_every_sum_exact() -> None:
     """In any order, in float32: the reason why their only right answer is the exact one."""
-    bits = draw_values("integers", Stream("a"), 2049, get_format("float32"))
+    bits = draw_values("integers", Stream("a"), (2049,), get_format("float32"))
     a, b = bits.view(np.float32), bits[::-1].view(np.float32)
     exact = sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a, b, strict=True))
     total = np.float32(0)
@@ -142,28 +215,55 @@ def test_integers_make_every_sum_exact() -> None:
     assert Fraction(float(total)) == exact
 
 
-def test_plan_covers_and_keeps_limits() -> None:
-    for op in find_ops(("softmax", "matmul", "conv2d", "cross_entropy", "causal_attention", "rope")):
-        seen = set()
-        for number in range(40):
-            case, strategy = plan_case(
-                op, "float16", number, 3, distributions=tuple(DISTRIBUTIONS), limit=INTERPRETER
-            )
-            assert parse_case(case.id) == case
-            assert case == plan_case(
-                op, "float16", number, 3, distributions=tuple(DISTRIBUTIONS), limit=INTERPRETER
-            )[0]  # fmt: skip
-            assert all(x.numel() <= 2**14 for x in make_inputs(case))
-            seen |= {strategy, case.layout, case.distribution}
-        assert {"default", "boundary", "regular", *LAYOUTS, *FINITE} <= seen
-        assert ("integers" in seen) == op.sums_of_products
+@pytest.mark.parametrize("limit", [INTERPRETER, ON_CPU, ON_GPU], ids=["interpreter", "cpu", "gpu"])
+@pytest.mark.parametrize("name", ["softmax", "matmul", "conv2d", "cross_entropy", "causal_attention", "rope"])
+def test_a_plan_of_24_touches_each_kind(name: str, limit: object) -> None:
+    op = get_op(name)
+    for dtype in DTYPES:
+        planned = plan_cases(op, dtype, 24, 3, distributions=USUAL, limit=limit)
+        assert planned[:7] == plan_cases(op, dtype, 7, 3, distributions=USUAL, limit=limit)
+        cases = [case for case, _ in planned]
+        assert all(parse_case(case.id) == case for case in cases)
+        assert {case.distribution for case in cases} == set(find_usable(op, USUAL))
+        for position in range(len(op.inputs)):
+            assert {case.layout_of(op, position) for case in cases} == set(EVERYWHERE)
+        if limit is not INTERPRETER:
+            assert list_unrun(op, planned) == {}
+        sizes = {axis: {case.axis_sizes(op)[axis] for case in cases} for axis in op.axes}
+        for axis in op.axes:
+            if op.keeps_listed(axis):
+                assert sizes[axis] <= set(op.sizes[axis])
+            elif axis == op.main or limit is not INTERPRETER:
+                assert len(sizes[axis] - set(op.sizes[axis])) >= 3, (axis, sizes[axis])
+        if limit is not INTERPRETER and name != "causal_attention":
+            assert max(sizes["S" if name == "rope" else op.main]) >= 8192
+
+
+def test_long_rows_reach_65536_on_a_gpu() -> None:
+    for op in find_ops(("softmax", "matmul", "rmsnorm")):
+        planned = [case for d in DTYPES for case, _ in plan_cases(op, d, 24, 0, distributions=USUAL, limit=ON_GPU)]
+        assert max(case.axis_sizes(op)[op.main] for case in planned) == 65536
+
+
+def test_repetitive_terms_are_kept_from_long_sums() -> None:
+    op = get_op("attention")
+    for case, _ in plan_cases(op, "float32", 200, 0, distributions=USUAL, limit=ON_GPU):
+        keys = case.axis_sizes(op)["N"]
+        assert keys <= 512 or (case.distribution not in ("ties", "rows") and case.layout_of(op, 2) != "expanded")
+
+
+def test_cases_stay_within_their_cost() -> None:
+    for op in find_ops(("softmax", "matmul", "conv2d", "groupnorm")):
+        for case, _ in plan_cases(op, "float16", 60, 1, distributions=tuple(DISTRIBUTIONS), limit=INTERPRETER):
+            assert all(x.numel() <= 2 * INTERPRETER.elements for x in make_inputs(case))
 
 
 def test_seeds_are_different_cases() -> None:
     op = get_op("softmax")
     ids = {
-        plan_case(op, dtype, number, seed, distributions=FINITE, limit=NO_LIMIT)[0].id
-        for dtype in DTYPES for number in range(50) for seed in range(4)
+        case.id
+        for dtype in DTYPES for seed in range(4)
+        for case, _ in plan_cases(op, dtype, 50, seed, distributions=FINITE, limit=ON_GPU)
     }  # fmt: skip
     assert len(ids) == len(DTYPES) * 50 * 4
 
@@ -173,8 +273,9 @@ def test_seeds_are_different_cases() -> None:
     [
         ("softmax", "'softmax' is no case id; one looks like softmax:f16:2x7x1025:c:uniform:81"),
         ("softmax:f64:1x1x1:c:uniform:1", "dtype 'f64' is none of f16, bf16, f32"),
-        ("softmax:f16:1x1x1:z:uniform:1", "layout 'z' is none of c, t, s, o"),
+        ("softmax:f16:1x1x1:z:uniform:1", "layout 'z' is none of c, t, s, o, p, e, f"),
         ("softmax:f16:1x1x1:c:flat:1", "distribution 'flat' is none of uniform, normal"),
+        ("matmul:f16:1x1x1:ccc:uniform:1", "3 layouts for the 2 inputs of matmul; give one, or one for each"),
         ("softmax:f16:1x1:c:uniform:1", "2 sizes for the axes B S H of softmax"),
         ("nothing:f16:1x1:c:uniform:1", "unknown op 'nothing'"),
     ],

@@ -11,7 +11,7 @@ import torch
 import gonogo
 import gonogo.ops
 from gonogo.campaign import Plan, run_campaign
-from gonogo.cases import FINITE, INTERPRETER, make_inputs, plan_case
+from gonogo.cases import FINITE, INTERPRETER, make_inputs, plan_cases
 from gonogo.errors import InputError, UnknownOp
 from gonogo.ops import DTYPES, Input, Kernel, Op, add_folder, find_ops, get_op, op_names
 from gonogo.records import read_run
@@ -60,8 +60,7 @@ def test_metadata(name: str) -> None:
 def test_reference_is_float64_and_primitive(name: str) -> None:
     """An op without a rule is an error of error_scale, so that nothing composite gets through."""
     op = get_op(name)
-    for number in range(3):
-        case, _ = plan_case(op, "float32", number, 0, distributions=FINITE, limit=INTERPRETER)
+    for case, _ in plan_cases(op, "float32", 3, 0, distributions=FINITE, limit=INTERPRETER):
         wide = [x.double() if x.is_floating_point() else x for x in make_inputs(case)]
         expected, scale = gonogo.error_scale(op.load_reference(), wide)
         assert expected.dtype == scale.dtype == torch.float64

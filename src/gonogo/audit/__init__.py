@@ -13,7 +13,7 @@ from gonogo.audit.counts import Judged, count_judged, count_records, decides, ru
 from gonogo.audit.finding import PROBES, ROUNDED, Audit, Probe, make_table
 from gonogo.audit.probes import probe_case
 from gonogo.audit.tolerance import Tolerance
-from gonogo.cases import FINITE, INTERPRETER, plan_case
+from gonogo.cases import FINITE, INTERPRETER, plan_cases
 from gonogo.ops import Op
 from gonogo.records import Columns
 from gonogo.schema import Contract
@@ -58,8 +58,8 @@ def _probe_cases(audit: Audit, tolerance: Tolerance, op: Op, cases: int, *, live
 
     names = tuple(kernel.name for kernel in op.kernels if audit.dtype in kernel.dtypes)
     judged: list[Judged] = []
-    for number in range(cases):
-        case, strategy = plan_case(op, audit.dtype, number, 0, distributions=FINITE, limit=INTERPRETER)
+    planned = plan_cases(op, audit.dtype, cases, 0, distributions=FINITE, limit=INTERPRETER)
+    for number, (case, strategy) in enumerate(planned):
         bench = prepare(Job(number, case, strategy, names, "cpu"))
         twin = find_twin(bench, bench.op.kernels[0])
         probe_case(audit, tolerance, bench, twin)

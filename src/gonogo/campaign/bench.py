@@ -55,6 +55,8 @@ class Bench:
     outputs: dict[str, torch.Tensor | None] = field(default_factory=dict)
     """Of kernels, as far as they have run; None of one that gave nothing to measure."""
     twins: dict[str, Twin | None] = field(default_factory=dict)
+    strays: int = 0
+    """Elements that the last kernel wrote outside of what it had allocated."""
 
     def reference(self, contract: Contract) -> Reference:
         """Expected output and scales for a contract, computed once."""

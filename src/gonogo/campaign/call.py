@@ -20,6 +20,7 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
 
     The first is a copy: a kernel may hand out the same memory again. The second is what the kernel returned.
     """
+    bench.strays = 0
     first, _ = _call(function, kernel, bench)
     if find_wrong_kind(first, bench) is None:
         first = first.detach().clone()
@@ -30,11 +31,12 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
 
 def _call(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tuple[Any, float]:
     args = [_to_numpy(x) for x in bench.inputs] if kernel.framework == "numpy" else bench.inputs
-    with poisoned_memory():
+    with poisoned_memory() as memory:
         started = time.perf_counter()
         output = function(*args)
         _synchronize(bench)
         elapsed = time.perf_counter() - started
+    bench.strays += memory.count_strays()
     if not isinstance(output, torch.Tensor) and hasattr(output, "__array__"):  # NumPy, JAX
         output = to_torch(np.asarray(output))
     return output, elapsed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -125,7 +125,7 @@ def _control_output(bench: Bench, name: str, wanted_by: Kernel) -> torch.Tensor 
     if name not in bench.outputs:
         bench.outputs[name] = None
         control = bench.op.kernel(name)
-        if bench.job.case.dtype in control.dtypes:
+        if control.takes(bench.job.case.dtype, bench.job.case.axis_sizes(bench.op)):
             bench.announce(name)  # what it does to the worker is no fault of the kernel that wants it
             row = run_kernel(bench, control)
             if row["outcome"] == "crashed":
@@ -174,9 +174,9 @@ def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Row]:
     return elements
 
 
-def order_kernels(op: Op, dtype: str) -> tuple[str, ...]:
-    """Kernels that take a dtype, controls first: the others are compared with them."""
-    usable = [kernel for kernel in op.kernels if dtype in kernel.dtypes]
+def order_kernels(op: Op, dtype: str, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Kernels that take a dtype and sizes, controls first: the others are compared with them."""
+    usable = [kernel for kernel in op.kernels if kernel.takes(dtype, sizes)]
     return tuple(kernel.name for kernel in sorted(usable, key=lambda kernel: kernel.role != "control"))
 
 

@@ -12,6 +12,7 @@ import torch
 
 from gonogo.campaign.bench import Bench
 from gonogo.campaign.poison import poison_bits
+from gonogo.cases import GUARD_BITS, find_guard
 from gonogo.ops import Kernel
 from gonogo.records import Row
 
@@ -27,10 +28,13 @@ def find_fault(first: Any, again: Any, kernel: Kernel, bench: Bench) -> tuple[st
     differ = _count_different(pairs)
     changed = [given.name for given, count in zip(bench.op.inputs, differ, strict=False) if count]
     aliased = not wrong and any(_shares_memory(again, x) for x in bench.inputs)
-    if changed:
+    strays = bench.strays + _count_behind(bench.inputs)
+    if changed or strays:
         bench.restore_inputs()
     if wrong:
         return wrong
+    if strays:
+        return "out-of-bounds", f"{strays} elements before or behind an array were written"
     if aliased and (changed or not _moves_only(bench, kernel)):
         return "aliased", "the output is a view of an input"
     if changed:
@@ -41,6 +45,12 @@ def find_fault(first: Any, again: Any, kernel: Kernel, bench: Bench) -> tuple[st
     if unrepeated and not kernel.contract.atomics:
         return "not-repeatable", f"{unrepeated} elements differ in a second call"
     return "ok", None
+
+
+def _count_behind(inputs: Sequence[torch.Tensor]) -> int:
+    """Elements behind inputs that were written."""
+    guards = [guard for guard in map(find_guard, inputs) if guard is not None]
+    return sum(_count_different([(guard, GUARD_BITS[guard.dtype.itemsize]) for guard in guards])) if guards else 0
 
 
 def _moves_only(bench: Bench, kernel: Kernel) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,12 +16,13 @@ from gonogo.cases import (
     EXACT,
     FINITE,
     INTERPRETER,
-    NO_LIMIT,
     NON_FINITE,
+    ON_GPU,
     STRATEGIES,
+    Planned,
     find_usable,
     pick,
-    plan_case,
+    plan_cases,
 )
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, Op, add_folder, find_ops, get_op
@@ -47,6 +48,9 @@ class Plan:
     faulty_every: int = 1
     """Faulty kernels run on one case in so many, controls on all: limits need more cases than recall does."""
     ops_folders: tuple[str, ...] = ()
+    _planned: dict[tuple[str, str], list[Planned]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         for name in ("ops", "dtypes", "distributions", "strategies", "ops_folders"):
@@ -80,7 +84,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """For run.json."""
-        return asdict(self)
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.init}
 
     @classmethod
     def from_dict(cls, fields: Any) -> Plan:
@@ -107,25 +111,30 @@ class Plan:
         turn, which = divmod(number, len(self.ops) * len(self.dtypes))
         return get_op(self.ops[which // len(self.dtypes)]), self.dtypes[which % len(self.dtypes)], turn
 
+    def _case(self, number: int) -> Planned:
+        """A case and its strategy; those of an op and dtype are planned together, when the first is asked for."""
+        op, dtype, turn = self._place(number)
+        if (op.name, dtype) not in self._planned:
+            self._planned[op.name, dtype] = plan_cases(
+                op, dtype, self.cases, self.seed, distributions=self.distributions, strategies=self.strategies,
+                limit=INTERPRETER if self.device == "cpu" else ON_GPU,
+            )  # fmt: skip
+        return self._planned[op.name, dtype][turn]
+
     def _kernels(self, number: int) -> tuple[str, ...]:
         op, dtype, turn = self._place(number)
-        names = order_kernels(op, dtype)
+        names = order_kernels(op, dtype, self._case(number)[0].axis_sizes(op))
         if pick(f"{self.seed}/{op.name}/{dtype}/{turn}/faulty", self.faulty_every):
             return tuple(name for name in names if op.kernel(name).role == "control")
         return names
 
     def jobs(self, done: Mapping[tuple[int, str], str] = MappingProxyType({})) -> Iterator[Job]:
         """Jobs by number, without what is `done`: (number of the case, kernel) → outcome."""
-        limit = INTERPRETER if self.device == "cpu" else NO_LIMIT
         for number in range(self.size):
-            op, dtype, turn = self._place(number)
             planned = self._kernels(number)
             kernels = tuple(name for name in planned if (number, name) not in done)
             if kernels:
-                case, strategy = plan_case(
-                    op, dtype, turn, self.seed,
-                    distributions=self.distributions, strategies=self.strategies, limit=limit,
-                )  # fmt: skip
+                case, strategy = self._case(number)
                 gave_nothing = tuple(name for name in planned if done.get((number, name)) in ENDED_A_WORKER)
                 yield Job(number, case, strategy, kernels, self.device, gave_nothing)
 

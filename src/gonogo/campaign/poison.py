@@ -1,4 +1,4 @@
-"""Fresh memory filled with a NaN that no arithmetic makes: what still holds it was never written."""
+"""Fresh memory → filled with a NaN that no arithmetic makes, and guarded: unwritten and stray elements show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from torch.overrides import TorchFunctionMode
 
 PATTERNS = {2: 0x7FDA, 4: 0x7FC5A5A5}
 """By element size: a quiet NaN in float16 and bfloat16 alike, and one in float32."""
+GUARD = 128
+"""Elements before and behind what is allocated: 256 bytes or more, so that alignment stays what it was."""
+LARGEST_GUARDED = 2**26
+"""Elements above which an allocation has no guards: for a moment they take a second one of the same size."""
 _TORCH_EMPTY = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty}
+_TORCH_ZEROS = {torch.zeros, torch.zeros_like, torch.Tensor.new_zeros}
+_INTEGERS = {2: torch.int16, 4: torch.int32}
 
 
 def poison_bits(dtype: torch.dtype) -> int | None:
@@ -21,20 +27,46 @@ def poison_bits(dtype: torch.dtype) -> int | None:
     return PATTERNS.get(dtype.itemsize) if dtype.is_floating_point else None
 
 
-def _fill(tensor: torch.Tensor) -> torch.Tensor:
-    bits = poison_bits(tensor.dtype)
-    if bits is not None and tensor.numel():
-        with torch.no_grad():
-            tensor.view(torch.int16 if tensor.dtype.itemsize == 2 else torch.int32).fill_(bits)
-    return tensor
+class Memory(TorchFunctionMode):
+    """Inside, memory that torch hands out is poisoned and guarded."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._guarded: list[tuple[torch.Tensor, int]] = []
 
-class _PoisonTorch(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Replace what an allocation returned by guarded memory of the same form."""
         out = func(*args, **(kwargs or {}))
-        return _fill(out) if func in _TORCH_EMPTY else out
+        if func in _TORCH_EMPTY:
+            return self._replace(out, poison_bits(out.dtype))
+        return self._replace(out, 0) if func in _TORCH_ZEROS else out
+
+    def _replace(self, out: torch.Tensor, inside: int | None) -> torch.Tensor:
+        """The same shape, strides, dtype and device in memory with guards; as it is where that cannot be."""
+        bits = poison_bits(out.dtype)
+        if bits is None or inside is None or type(out) is not torch.Tensor or out.layout is not torch.strided:
+            return out
+        if not 0 < out.numel() <= LARGEST_GUARDED or out.device.type not in ("cpu", "cuda") or out.is_pinned():
+            return out
+        with torch.no_grad():
+            span = 1 + sum((size - 1) * stride for size, stride in zip(out.shape, out.stride(), strict=True))
+            whole = out.new_empty(span + 2 * GUARD).view(_INTEGERS[out.dtype.itemsize]).fill_(bits)
+            if inside != bits:
+                whole[GUARD : GUARD + span] = inside
+            self._guarded.append((whole, span))
+            made = whole.view(out.dtype).as_strided(out.shape, out.stride(), GUARD)
+        return made.requires_grad_(out.requires_grad)
+
+    def count_strays(self) -> int:
+        """Elements of guards that were written, of all that was allocated; nothing is kept after this."""
+        counts = []
+        for whole, span in self._guarded:
+            bits = PATTERNS[whole.dtype.itemsize]
+            counts.append((whole[:GUARD] != bits).sum() + (whole[GUARD + span :] != bits).sum())
+        self._guarded.clear()
+        return sum(int(count) for count in counts)
 
 
 def _poisoned(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,11 +80,12 @@ def _poisoned(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def poisoned_memory() -> Iterator[None]:
-    """Inside, torch.empty and np.empty and their kin come poisoned."""
+def poisoned_memory() -> Iterator[Memory]:
+    """Inside, torch.empty and np.empty and their kin come poisoned, and torch's guarded."""
+    memory = Memory()
     with (
         patch.object(np, "empty", _poisoned(np.empty)),
         patch.object(np, "empty_like", _poisoned(np.empty_like)),
-        _PoisonTorch(),
+        memory,
     ):
-        yield
+        yield memory

@@ -1,29 +1,36 @@
-"""op, dtype, number, seed → cases → inputs: shapes and values, the same on every machine."""
+"""op, dtype, seed → cases → inputs: shapes, layouts and values, the same on every machine."""
 
 from __future__ import annotations
 
-from gonogo.cases._case import DTYPE_CODES, LAYOUTS, Case, parse_case
-from gonogo.cases.inputs import make_inputs
-from gonogo.cases.plan import CASES_PER_SEED, find_usable, plan_case
-from gonogo.cases.shapes import INTERPRETER, NO_LIMIT, STRATEGIES, SizeLimit, pick
-from gonogo.cases.values import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE
+from gonogo.cases._case import DTYPE_CODES, EVERYWHERE, LAYOUTS, Case, parse_case
+from gonogo.cases.inputs import GUARD_BITS, find_guard, make_inputs
+from gonogo.cases.plan import CASES_PER_SEED, Planned, find_usable, list_unrun, plan_cases
+from gonogo.cases.shapes import INTERPRETER, ON_CPU, ON_GPU, STRATEGIES, SizeLimit, pick
+from gonogo.cases.values import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE, USUAL
 
 __all__ = [
     "CASES_PER_SEED",
     "DISTRIBUTIONS",
     "DTYPE_CODES",
+    "EVERYWHERE",
     "EXACT",
     "FINITE",
+    "GUARD_BITS",
     "INTERPRETER",
     "LAYOUTS",
     "NON_FINITE",
-    "NO_LIMIT",
+    "ON_CPU",
+    "ON_GPU",
     "STRATEGIES",
+    "USUAL",
     "Case",
+    "Planned",
     "SizeLimit",
+    "find_guard",
     "find_usable",
+    "list_unrun",
     "make_inputs",
     "parse_case",
     "pick",
-    "plan_case",
+    "plan_cases",
 ]

@@ -9,11 +9,15 @@ from gonogo.errors import InputError
 from gonogo.ops import Op, get_op
 
 DTYPE_CODES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
-LAYOUTS = ("contiguous", "transposed", "strided", "offset")
-"""In order; last two axes stored swapped; a gap behind every element; the first element off its alignment."""
+LAYOUTS = ("contiguous", "transposed", "strided", "offset", "pitched", "expanded", "far")
+"""In order; last two axes stored swapped; a gap behind every element; the first element off its alignment; a gap
+behind every row; the first axis of several repeats one entry, at stride 0; rows 2^30 elements apart, for a GPU."""
+EVERYWHERE = LAYOUTS[:-1]
+"""Those that need no more memory than the elements do."""
 _ID = re.compile(
-    r"(?P<op>\w+):(?P<dtype>\w+):(?P<sizes>\d+(x\d+)*):(?P<layout>\w):(?P<distribution>\w+):(?P<seed>\d+)"
+    r"(?P<op>\w+):(?P<dtype>\w+):(?P<sizes>\d+(x\d+)*):(?P<layout>[a-z]+):(?P<distribution>\w+):(?P<seed>\d+)"
 )
+_LETTERS = {name[0]: name for name in LAYOUTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +29,25 @@ class Case:
     sizes: tuple[int, ...]
     """In the order of the op's axes."""
     layout: str
+    """One for all inputs of values; or one for each input, joined by +."""
     distribution: str
     seed: int
 
     @property
     def id(self) -> str:
         """What `gonogo show` takes: softmax:f16:2x7x1025:c:uniform:81."""
+        layout = "".join(name[0] for name in self.layout.split("+"))
         return ":".join([
-            self.op, DTYPE_CODES[self.dtype], "x".join(map(str, self.sizes)), self.layout[0], self.distribution,
+            self.op, DTYPE_CODES[self.dtype], "x".join(map(str, self.sizes)), layout, self.distribution,
             str(self.seed),
         ])  # fmt: skip
+
+    def layout_of(self, op: Op, position: int) -> str:
+        """Layout of one input; a layout for all is for those of values."""
+        layouts = self.layout.split("+")
+        if len(layouts) > 1:
+            return layouts[position]
+        return layouts[0] if op.inputs[position].kind == "values" else "contiguous"
 
     def axis_sizes(self, op: Op) -> dict[str, int]:
         """Axis → size."""
@@ -58,10 +71,9 @@ def parse_case(text: str, op: Op | None = None) -> Case:
     if found is None:
         raise InputError(f"{text!r} is no case id; one looks like softmax:f16:2x7x1025:c:uniform:81")
     dtypes = {code: name for name, code in DTYPE_CODES.items()}
-    layouts = {name[0]: name for name in LAYOUTS}
     for what, value, known in (
         ("dtype", found["dtype"], dtypes),
-        ("layout", found["layout"], layouts),
+        *(("layout", letter, _LETTERS) for letter in found["layout"]),
         ("distribution", found["distribution"], DISTRIBUTIONS),
     ):
         if value not in known:
@@ -72,6 +84,10 @@ def parse_case(text: str, op: Op | None = None) -> Case:
     sizes = tuple(int(size) for size in found["sizes"].split("x"))
     if len(sizes) != len(op.axes):
         raise InputError(f"case id {text!r}: {len(sizes)} sizes for the axes {' '.join(op.axes)} of {op.name}")
-    return Case(
-        op.name, dtypes[found["dtype"]], sizes, layouts[found["layout"]], found["distribution"], int(found["seed"])
-    )
+    layout = "+".join(_LETTERS[letter] for letter in found["layout"])
+    if len(found["layout"]) not in (1, len(op.inputs)):
+        raise InputError(
+            f"case id {text!r}: {len(found['layout'])} layouts for the {len(op.inputs)} inputs of {op.name}; "
+            "give one, or one for each"
+        )
+    return Case(op.name, dtypes[found["dtype"]], sizes, layout, found["distribution"], int(found["seed"]))

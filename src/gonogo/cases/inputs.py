@@ -1,4 +1,4 @@
-"""A case → the inputs of its op, as torch tensors in the case's layout."""
+"""A case → the inputs of its op, as torch tensors, each in its layout and with guard elements behind it."""
 
 from __future__ import annotations
 
@@ -9,41 +9,63 @@ import numpy as np
 import numpy.typing as npt
 
 from gonogo.cases._case import Case
-from gonogo.cases.values import Stream, draw_values, round_to_bits
+from gonogo.cases.values import Stream, draw_index, draw_int8, draw_scale, draw_values
 from gonogo.formats import get_format
-from gonogo.ops import Input, Op, get_op
+from gonogo.ops import Op, get_op
 
 if TYPE_CHECKING:
     import torch
+
+GUARD = 64
+"""Elements behind an input that belong to nobody: a read past its end finds NaN, a write is found afterwards."""
+GUARD_BITS = {1: 0x5A, 2: 0x7FDA, 4: 0x7FC5A5A5}
+"""By element size: a NaN in every floating format; an odd number in int8."""
+FAR_STRIDE = 2**30
+"""Elements between two rows of a far input: it fits 32 bits, and twice that does not."""
+FAR_BEFORE = 2**31
+"""Elements before the first row of a far input, where an offset that has wrapped around lands: there is memory."""
 
 
 def make_inputs(case: Case, device: str = "cpu", op: Op | None = None) -> list[torch.Tensor]:
     """The inputs, in the op's order: the same bits wherever this is called. The op is found by its name."""
     op = op or get_op(case.op)
-    return [_make_input(case, op, given, device) for given in op.inputs]
+    return [_make_input(case, op, position, device) for position in range(len(op.inputs))]
 
 
-def _make_input(case: Case, op: Op, given: Input, device: str) -> torch.Tensor:
+def _make_input(case: Case, op: Op, position: int, device: str) -> torch.Tensor:
     import torch
 
-    shape = case.shape_of(op, given.axes)
-    stream = Stream(f"{case.id}/{given.name}")
-    count = math.prod(shape)
-    if given.kind == "index":
-        below = case.axis_sizes(op)[str(given.below)]
-        return torch.from_numpy((stream.uniform(count) * below).astype(np.int64).reshape(shape)).to(device)
-    if given.kind == "int8":
-        return torch.from_numpy((np.floor(stream.uniform(count) * 255) - 127).astype(np.int8).reshape(shape)).to(
-            device
-        )
-    fmt = get_format(case.dtype)
-    if given.kind == "scale":
-        bits = round_to_bits((0.001 + 0.019 * stream.uniform(count)).astype(np.float32), fmt)
-        return _as_tensor(bits, case.dtype, device).view(shape)
-    storage, shape, strides, offset = _lay_out(
-        case.layout, shape, draw_values(case.distribution, stream, count, fmt)
-    )
-    return _as_tensor(storage, case.dtype, device).as_strided(shape, strides, offset)
+    described = op.inputs[position]
+    shape = case.shape_of(op, described.axes)
+    stream = Stream(f"{case.id}/{described.name}")
+    count, fmt = math.prod(shape), get_format(case.dtype)
+    if described.kind == "index":
+        below = case.axis_sizes(op)[str(described.below)]
+        return torch.from_numpy(draw_index(case.distribution, stream, count, below).reshape(shape)).to(device)
+    bits: npt.NDArray[Any]
+    if described.kind == "int8":
+        dtype, bits = "int8", draw_int8(case.distribution, stream, count)
+    elif described.kind == "scale":
+        dtype, bits = case.dtype, draw_scale(case.distribution, stream, count, fmt)
+    else:
+        dtype, bits = case.dtype, draw_values(case.distribution, stream, shape, fmt)
+    layout = case.layout_of(op, position)
+    if layout == "far" and len(shape) > 1:
+        return _lay_far(bits.reshape(shape), dtype, device)
+    storage, strides, offset = lay_out(layout, shape, bits)
+    guard = np.full(GUARD, GUARD_BITS[bits.itemsize], f"u{bits.itemsize}").view(bits.dtype)
+    return _as_tensor(np.concatenate([storage, guard]), dtype, device).as_strided(shape, strides, offset)
+
+
+def find_guard(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The guard behind an input, as integers; None where it has none."""
+    import torch
+
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}.get(tensor.dtype.itemsize)
+    if integers is None:
+        return None
+    stored = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
+    return tensor.as_strided((GUARD,), (1,), stored - GUARD).view(integers)
 
 
 def _as_tensor(bits: npt.NDArray[Any], dtype: str, device: str) -> torch.Tensor:
@@ -53,20 +75,48 @@ def _as_tensor(bits: npt.NDArray[Any], dtype: str, device: str) -> torch.Tensor:
     return torch.from_numpy(signed).view(getattr(torch, dtype)).to(device)
 
 
-def _lay_out(
+def lay_out(
     layout: str, shape: tuple[int, ...], bits: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], tuple[int, ...], tuple[int, ...], int]:
-    """Storage, shape, strides in elements and offset of an array with these elements in C order."""
+) -> tuple[npt.NDArray[Any], tuple[int, ...], int]:
+    """Storage, strides in elements and offset of an array whose elements in C order are `bits`."""
     array = bits.reshape(shape)
     if layout == "transposed" and len(shape) >= 2:
         stored = np.ascontiguousarray(array.swapaxes(-1, -2))
         strides = [stride // bits.itemsize for stride in stored.swapaxes(-1, -2).strides]
-        return stored.reshape(-1), shape, tuple(strides), 0
+        return stored.reshape(-1), tuple(strides), 0
     strides = [stride // bits.itemsize for stride in np.empty(shape, bits.dtype).strides]
+    # What stands in gaps are the same values in another place: a kernel that reads them gets it wrong.
     if layout == "strided" and shape:
-        # What stands in the gaps are the same values in another place: a kernel that reads them gets it wrong.
         stored = np.stack([bits, np.roll(bits, 1)], axis=1).reshape(-1)
-        return stored, shape, tuple(2 * stride for stride in strides), 0
+        return stored, tuple(2 * stride for stride in strides), 0
+    if layout == "pitched" and len(shape) >= 2 and bits.size:
+        width, pitch = shape[-1], shape[-1] + 8 + shape[-1] % 8
+        stored = np.resize(np.roll(bits, 1), (bits.size // width, pitch))
+        stored[:, :width] = array.reshape(-1, width)
+        return stored.reshape(-1), (*(stride // width * pitch for stride in strides[:-1]), 1), 0
+    if layout == "expanded" and any(size > 1 for size in shape):
+        # The first axis of several entries, so that a sum over the last one has terms of all kinds.
+        axis = next(axis for axis, size in enumerate(shape) if size > 1)
+        stored = np.ascontiguousarray(array.take([0], axis))
+        strides = [stride // bits.itemsize for stride in stored.strides]
+        return stored.reshape(-1), (*strides[:axis], 0, *strides[axis + 1 :]), 0
     if layout == "offset":
-        return np.concatenate([bits[:1], bits]), shape, tuple(strides), 1
-    return bits, shape, tuple(strides), 0
+        return np.concatenate([bits[:1], bits]), tuple(strides), 1
+    return bits, tuple(strides), 0
+
+
+def _lay_far(array: npt.NDArray[Any], dtype: str, device: str) -> torch.Tensor:
+    """Rows FAR_STRIDE apart along the last axis but one; entries of axes before it follow one another."""
+    import torch
+
+    rows, width = array.shape[-2:]
+    blocks = math.prod(array.shape[:-2])
+    end = FAR_BEFORE + (rows - 1) * FAR_STRIDE + blocks * width + GUARD
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}[array.itemsize]
+    stored = torch.full((end,), GUARD_BITS[array.itemsize], dtype=integers, device=device).view(
+        getattr(torch, dtype)
+    )
+    strides = [stride // array.itemsize for stride in np.empty((*array.shape[:-2], width), array.dtype).strides]
+    laid = stored.as_strided(array.shape, (*strides[:-1], FAR_STRIDE, 1), FAR_BEFORE)
+    laid.copy_(_as_tensor(np.ascontiguousarray(array).reshape(-1), dtype, device).reshape(array.shape))
+    return laid

@@ -1,45 +1,181 @@
-"""op, dtype, number and seed of a run → one case; every number has its own, whatever the others are."""
+"""op, dtype, seed → cases that touch every kind there is: sizes, layouts and values, and pairs of these.
+
+A covering design, grown one case at a time: of some draws the one is taken that brings most of what was seen least.
+So a longer plan begins with the shorter one, and the case of a number depends on nothing but op, dtype and seed.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 
-from gonogo.cases._case import LAYOUTS, Case
-from gonogo.cases.shapes import STRATEGIES, SizeLimit, draw_sizes, pick
-from gonogo.cases.values import EXACT
+from gonogo.cases._case import EVERYWHERE, Case
+from gonogo.cases.shapes import STRATEGIES, Axes, Picker, SizeLimit, classify
+from gonogo.cases.values import EXACT, LONGEST_REPETITIVE, ON_PROMISE, REPETITIVE
 from gonogo.ops import Op
 
 CASES_PER_SEED = 10**6
 """What keeps the cases of two seeds apart."""
+DRAWS = 4
+"""Draws to choose a case from: more of them cover little more and cost as much time as small cases do."""
+LONG_EVERY, FAR_EVERY, FAR_AT = 6, 24, 11
+"""One case in so many has a long axis, one has rows far apart, and which one that is."""
+FAR_ROWS, FAR_WIDTH = 3, 1024
+
+Planned = tuple[Case, str]
+"""A case and the strategy that its leading axis has its size from."""
 
 
 def find_usable(op: Op, distributions: Sequence[str]) -> list[str]:
     """Those of the distributions that an op takes."""
-    return [name for name in distributions if name != EXACT or op.sums_of_products]
+    return [
+        name for name in distributions
+        if (name != EXACT or op.sums_of_products) and (name not in ON_PROMISE or name in op.takes)
+    ]  # fmt: skip
 
 
-def plan_case(
+def plan_cases(
     op: Op,
     dtype: str,
-    number: int,
+    count: int,
     seed: int,
     *,
     distributions: Sequence[str],
     strategies: Sequence[str] = STRATEGIES,
     limit: SizeLimit,
-) -> tuple[Case, str]:
-    """The case and the strategy its shape is from. Distributions take turns; most layouts are contiguous."""
-    name = f"{seed}/{op.name}/{dtype}/{number}"
-    usable = find_usable(op, distributions)
-    # Half of the shapes are from the first strategy, the op's own sizes.
-    strategy = strategies[0] if pick(f"{name}/half", 2) else strategies[pick(f"{name}/strategy", len(strategies))]
-    layout = LAYOUTS[0] if pick(f"{name}/plain", 2) else LAYOUTS[pick(f"{name}/layout", len(LAYOUTS))]
-    case = Case(
-        op.name,
-        dtype,
-        draw_sizes(op, strategy, name, limit),
-        layout,
-        usable[(number + pick(f"{op.name}/{dtype}", len(usable))) % len(usable)],
-        seed * CASES_PER_SEED + number,
-    )
-    return case, strategy
+) -> list[Planned]:
+    """The first cases of a seed, each with the strategy of its leading axis."""
+    design = Design(op, dtype, seed, tuple(find_usable(op, distributions)), tuple(strategies), limit)
+    return [design.add(number) for number in range(count)]
+
+
+def list_unrun(op: Op, planned: Sequence[Planned]) -> dict[str, list[int]]:
+    """Listed sizes that no case has, by axis."""
+    run = {axis: {case.axis_sizes(op)[axis] for case, _ in planned} for axis in op.axes}
+    missing = {axis: sorted(set(op.sizes[axis]) - run[axis]) for axis in op.axes}
+    return {axis: sizes for axis, sizes in missing.items() if sizes}
+
+
+@dataclass
+class Design:
+    """The cases so far, as counts of what they have touched."""
+
+    op: Op
+    dtype: str
+    seed: int
+    distributions: tuple[str, ...]
+    strategies: tuple[str, ...]
+    limit: SizeLimit
+    seen: Counter[tuple[object, ...]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.axes = Axes(self.op, self.limit)
+        listed = [(axis, size) for axis in self.axes.names for size in self.op.sizes[axis]]
+        usable = [pair for pair in listed if self.axes.fits_at_all(*pair)]
+        self.due = [[pair for pair in usable if (pair[0] != self.op.main) == odd] for odd in (False, True)]
+        self.free = [axis for axis in self.op.axes if not self.op.keeps_listed(axis)]
+        # Every other long axis is the main one.
+        rest = [axis for axis in self.free if axis != self.op.main]
+        self.long = (
+            [axis for other in rest for axis in (self.op.main, other)] if self.op.main in self.free else rest
+        )
+        self.long = self.long or self.free
+        self.others = tuple(name for name in self.strategies if name != "long") or self.strategies
+        # Two in five sizes are listed ones, where the op's own are asked for.
+        self.others += ("default",) * (1 + len(self.others) // 4) if "default" in self.others else ()
+
+    def add(self, number: int) -> Planned:
+        """The next case."""
+        name = f"{self.seed}/{self.op.name}/{self.dtype}/{number}"
+        drawn = [self._draw(Picker(f"{name}/{attempt}"), number) for attempt in range(DRAWS)]
+        touched = [self._list_features(case) for case, _ in drawn]
+        best = max(range(DRAWS), key=lambda at: self._rate(touched[at]))
+        self.seen.update(touched[best])
+        return drawn[best]
+
+    def _draw(self, picker: Picker, number: int) -> Planned:
+        if self.limit.far and self.dtype != "float32" and number % FAR_EVERY == FAR_AT and self._far_inputs():
+            return self._draw_far(picker, number)
+        if "long" in self.strategies and number % LONG_EVERY == LONG_EVERY - 1 and self.long:
+            first, size, strategy = self.long[number // LONG_EVERY % len(self.long)], None, "long"
+        else:
+            first, size = self._choose_listed(picker, number)
+            strategy = "default" if size is not None else self.others[picker.below(len(self.others))]
+        sizes = self.axes.draw(picker, first, size, strategy, self.others)
+        return self._settle(picker, number, sizes, self._draw_layout(picker, sizes)), strategy
+
+    def _settle(self, picker: Picker, number: int, sizes: dict[str, int], layout: str) -> Case:
+        return Case(
+            self.op.name, self.dtype, tuple(sizes.values()), layout, self._draw_distribution(picker, sizes),
+            self.seed * CASES_PER_SEED + number,
+        )  # fmt: skip
+
+    def _choose_listed(self, picker: Picker, number: int) -> tuple[str, int | None]:
+        """An axis to begin with, and a size of it that the op lists and no case has had; None: any.
+
+        The main axis has its turn in every other case: in the rest it has sizes that are off the list.
+        """
+        turn = self.due[number % 2] or self.due[1 - number % 2] if "default" in self.strategies else []
+        unseen = [due for due in turn if not self.seen[("size", *due)]]
+        if unseen:
+            return unseen[picker.below(len(unseen))]
+        axes = [axis for axis in self.free if number % 2 or axis != self.op.main] or self.free or self.axes.names
+        return axes[picker.below(len(axes))], None
+
+    def _draw_layout(self, picker: Picker, sizes: dict[str, int]) -> str:
+        """A layout for each input, the less used ones first; half of all inputs are contiguous."""
+        chosen = []
+        for position in range(len(self.op.inputs)):
+            names = [name for name in EVERYWHERE[1:] if name != "expanded" or self._may_repeat(position, sizes)]
+            counts = [self.seen[("layout", position, name)] for name in names]
+            rare = [name for name, count in zip(names, counts, strict=True) if count == min(counts)]
+            chosen.append(rare[picker.below(len(rare))] if picker.below(2) else EVERYWHERE[0])
+        return chosen[0] if len(set(chosen)) == 1 else "+".join(chosen)
+
+    def _may_repeat(self, position: int, sizes: dict[str, int]) -> bool:
+        """Whether an input may have stride 0: not along an axis of a long sum, whose terms would all be alike."""
+        axes = [axis for axis in self.op.inputs[position].axes.split() if sizes[axis] > 1]
+        return not axes or axes[0] not in self.op.reduced or sizes[axes[0]] <= LONGEST_REPETITIVE
+
+    def _draw_distribution(self, picker: Picker, sizes: dict[str, int]) -> str:
+        """One of those that were drawn least, and that a sum of this length can be judged on."""
+        length = math.prod(sizes[axis] for axis in self.op.reduced)
+        usable = [
+            name for name in self.distributions if length <= LONGEST_REPETITIVE or name not in REPETITIVE
+        ] or list(self.distributions)  # fmt: skip
+        counts = [self.seen[("values", name)] for name in usable]
+        rare = [name for name, count in zip(usable, counts, strict=True) if count == min(counts)]
+        return rare[picker.below(len(rare))]
+
+    def _far_inputs(self) -> list[int]:
+        return [at for at, described in enumerate(self.op.inputs)
+                if described.kind == "values" and len(described.axes.split()) > 1]  # fmt: skip
+
+    def _draw_far(self, picker: Picker, number: int) -> Planned:
+        """One input with rows so far apart that 32 bits do not hold the offset of the third."""
+        positions = self._far_inputs()
+        position = positions[picker.below(len(positions))]
+        *before, rows, width = self.op.inputs[position].axes.split()
+        sizes = self.axes.draw(picker, width, None, self.others[picker.below(len(self.others))], self.others)
+        for axis in sizes:
+            if not self.op.keeps_listed(axis):
+                sizes[axis] = 1 if axis in before else FAR_ROWS if axis == rows else min(sizes[axis], FAR_WIDTH)
+        layouts = ["far" if at == position else "contiguous" for at in range(len(self.op.inputs))]
+        layout = "+".join(layouts) if len(layouts) > 1 else "far"
+        return self._settle(picker, number, sizes, layout), "far"
+
+    def _list_features(self, case: Case) -> list[tuple[object, ...]]:
+        """What a case touches, alone and in pairs."""
+        sizes = tuple(zip(self.axes.names, case.sizes, strict=True))
+        alone: list[tuple[object, ...]] = [("values", case.distribution)]
+        alone += [("layout", at, case.layout_of(self.op, at)) for at in range(len(self.op.inputs))]
+        alone += [("class", axis, classify(size)) for axis, size in sizes]
+        listed: list[tuple[object, ...]] = [("size", *pair) for pair in sizes if pair[1] in self.op.sizes[pair[0]]]
+        return [*alone, *combinations(alone, 2), *listed]
+
+    def _rate(self, features: Sequence[tuple[object, ...]]) -> float:
+        """How much of it is new: whatever was seen n times counts 1/(1 + n)²."""
+        return sum([1 / (1 + self.seen[feature]) ** 2 for feature in features])

@@ -1,32 +1,50 @@
-"""An op, a strategy and a number → sizes of its axes."""
+"""An op, a way of choosing and what a case may cost → sizes of its axes."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from gonogo.ops import Op
 
-STRATEGIES = ("default", "boundary", "regular")
-"""Sizes the op lists; those at which masks and tails go wrong; those that kernels are tuned for."""
-BOUNDARY = (1, 2, 3, 7, 15, 17, 31, 33, 63, 65, 127, 129, 255, 257, 1025, 2049)
-REGULAR = (64, 128, 256, 512)
-_TRIES = 32
+STRATEGIES = ("default", "boundary", "regular", "odd", "long")
+"""Sizes the op lists; beside powers of two, where masks and tails go wrong; powers of two and sizes of models, that
+kernels are tuned for; any other; so long that sums, offsets and grids show their limits."""
+BOUNDARY = tuple(sorted({1, *(2**k + d for k in range(1, 13) for d in (-1, 1))}))
+REGULAR = tuple(sorted({*(2**k for k in range(1, 13)), 48, 80, 96, 192, 384, 640, 768, 1280, 1536, 3072}))
+LONG = (8192, 9216, 10007, 16384, 32768, 65536)
+LONG_OF_OTHERS = (*LONG[:-1], 65535, 65536, 65537, 70001)
+"""Of axes that are neither the last of an input nor summed over: kernels give those to a grid, and 65,535 is what a
+grid holds along two of its axes. A row of more than 65,536 many kernels refuse, and say so."""
+EDGES = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 8191, 65535)
+"""Upper ends of the classes of sizes that a plan tells apart: tiles are as large as some of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeLimit:
-    """What a case may be at most. Triton's interpreter takes 2 ms per program, a GPU memory only."""
+    """What a case may cost."""
 
     elements: int
-    """Elements of any one array."""
+    """Elements of any one array, usually."""
     rows: int
     """Rows of the output: its elements over those along the main axis, or along its last."""
+    work: int
+    """Product of the sizes of all axes: terms of all sums together."""
+    longest: int
+    """Largest size of an axis that the op does not list."""
+    most: int
+    """Elements of any one array where a listed size needs them."""
+    far: bool = False
+    """Whether rows may be 2^30 elements apart."""
 
 
-NO_LIMIT = SizeLimit(2**24, 2**24)
-INTERPRETER = SizeLimit(2**14, 24)
+ON_GPU = SizeLimit(2**18, 2**18, 2**27, 2**17, 2**26)
+ON_CPU = SizeLimit(2**15, 2**15, 2**21, 2**14, 2**24)
+INTERPRETER = SizeLimit(2**14, 24, 2**20, 2**13, 2**14)
+"""Triton's interpreter takes 2 ms per program."""
 
 
 def pick(name: str, count: int) -> int:
@@ -34,25 +52,106 @@ def pick(name: str, count: int) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") % count
 
 
-def draw_sizes(op: Op, strategy: str, name: str, limit: SizeLimit) -> tuple[int, ...]:
-    """Sizes in the order of the op's axes, fixed by `name`: the first draw within the limit, else the smallest."""
-    choices = {axis: op.sizes[axis] for axis in op.axes}
-    if op.only_listed:
-        pass
-    elif strategy == "boundary":
-        choices[op.main] = BOUNDARY
-    elif strategy == "regular":
-        choices[op.main] = REGULAR
-    for attempt in range(_TRIES):
-        sizes = {axis: sizes[pick(f"{name}/{axis}/{attempt}", len(sizes))] for axis, sizes in choices.items()}
-        if _fits(op, sizes, limit):
-            return tuple(sizes.values())
-    return tuple(min(sizes) for sizes in choices.values())
+class Picker:
+    """Numbers that a name fixes, one after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._words: list[int] = []
+        self._digests = 0
+
+    def below(self, count: int) -> int:
+        """The next, less than `count`."""
+        if not self._words:
+            digest = blake2b(f"{self._name}/{self._digests}".encode()).digest()
+            self._words = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, len(digest), 4)]
+            self._digests += 1
+        return self._words.pop() * count >> 32
 
 
-def _fits(op: Op, sizes: dict[str, int], limit: SizeLimit) -> bool:
-    arrays = [[sizes[axis] for axis in axes.split()] for axes in (*(i.axes for i in op.inputs), op.output)]
-    output = op.output.split()
-    along = sizes[op.main] if op.main in output else sizes[output[-1]] if output else 1
-    rows = math.prod(arrays[-1]) // along
-    return rows <= limit.rows and all(math.prod(array) <= limit.elements for array in arrays)
+class Axes:
+    """An op's axes as sizes are drawn for them."""
+
+    def __init__(self, op: Op, limit: SizeLimit) -> None:
+        self.op, self.limit, self.names = op, limit, op.axes
+        self.arrays = [tuple(axes.split()) for axes in (*(described.axes for described in op.inputs), op.output)]
+        output = self.arrays[-1]
+        self.work = tuple(op.work.split()) or self.names
+        self.along = op.main if op.main in output else output[-1] if output else ""
+        self.smallest = {axis: min(op.sizes[axis]) if op.keeps_listed(axis) else 1 for axis in self.names}
+        self.choices = {
+            (axis, strategy): self._list_sizes(axis, strategy) for axis in self.names for strategy in STRATEGIES
+        }
+
+    def _list_sizes(self, axis: str, strategy: str) -> tuple[int, ...]:
+        """Sizes of an axis, ascending, that a strategy chooses from; those the op lists where it has no others."""
+        listed = tuple(sorted(self.op.sizes[axis]))
+        if strategy == "default" or self.op.keeps_listed(axis):
+            return listed
+        if strategy == "long":
+            summed_or_last = {*self.op.reduced, *(axes[-1] for axes in self.arrays[:-1] if axes)}
+            sizes = LONG if axis in summed_or_last else LONG_OF_OTHERS
+        else:
+            sizes = BOUNDARY if strategy == "boundary" else REGULAR
+        top = min(self.limit.longest, self.op.largest.get(axis, self.limit.longest))
+        return tuple(size for size in sizes if size <= top) or listed
+
+    def find_room(self, axis: str, sizes: dict[str, int], elements: int) -> int:
+        """The largest size of an axis beside those of the others."""
+        times = max(self.work.count(axis), 1)
+        others = math.prod([sizes[other] for other in self.work if other != axis])
+        room = int((self.limit.work / others) ** (1 / times) + 1e-9)
+        for axes in self.arrays:
+            if axis in axes:
+                room = min(room, elements * sizes[axis] // math.prod([sizes[other] for other in axes]))
+        output = self.arrays[-1]
+        if axis in output and axis != self.along:
+            rows = math.prod([sizes[other] for other in output if other != self.along])
+            room = min(room, self.limit.rows * sizes[axis] // rows)
+        return room
+
+    def draw(
+        self, picker: Picker, first: str, size: int | None, strategy: str, others: Sequence[str]
+    ) -> dict[str, int]:
+        """Sizes of all axes: the `first` one's own, the rest in what room it leaves, by strategies of their own.
+
+        `size` is what the first must have; else it is one of its strategy. The main axis, where another is first,
+        has sizes off the usual ones: those it has whenever it comes first itself.
+        """
+        sizes = dict(self.smallest)
+        elements = self.limit.elements >> 2 * picker.below(3) if strategy != "long" else 2 * self.limit.elements
+        unusual = [name for name in others if name in ("boundary", "odd")] or others
+        sizes[first] = size or self._draw_size(picker, first, strategy, self.find_room(first, sizes, elements))
+        for axis in self._shuffle(picker, first):
+            ways = unusual if axis == self.op.main else others
+            way = ways[picker.below(len(ways))]
+            sizes[axis] = self._draw_size(picker, axis, way, self.find_room(axis, sizes, elements))
+        return sizes
+
+    def _draw_size(self, picker: Picker, axis: str, strategy: str, room: int) -> int:
+        if strategy == "odd" and not self.op.keeps_listed(axis):
+            top = min(room, self.limit.longest, self.op.largest.get(axis, room), 3000)
+            if top < 5:
+                return self.smallest[axis]
+            low = 1 << picker.below(top.bit_length() - 1) + 1
+            return min(top, low + picker.below(low))
+        sizes = self.choices[axis, strategy]
+        fitting = bisect_right(sizes, room)
+        return sizes[picker.below(fitting)] if fitting else self.smallest[axis]
+
+    def _shuffle(self, picker: Picker, first: str) -> list[str]:
+        axes = [axis for axis in self.names if axis != first]
+        for at in range(len(axes) - 1, 0, -1):
+            other = picker.below(at + 1)
+            axes[at], axes[other] = axes[other], axes[at]
+        return axes
+
+    def fits_at_all(self, axis: str, size: int) -> bool:
+        """Whether a listed size can be run beside the smallest of the others, at whatever cost it has."""
+        sizes = self.smallest | {axis: size}
+        return all(math.prod(sizes[other] for other in axes) <= self.limit.most for axes in self.arrays)
+
+
+def classify(size: int) -> int:
+    """Which class of sizes it is in."""
+    return bisect_right(EDGES, size - 1)

@@ -60,11 +60,13 @@ def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> No
 def _tell_definition(op: Op) -> str:
     """What an op computes, in plain lines."""
     sizes = "; ".join(f"{axis} {', '.join(map(str, listed))}" for axis, listed in op.sizes.items())
+    free = [axis for axis in op.axes if not op.keeps_listed(axis)]
+    others = f"other sizes of {', '.join(free)}, too" if free else "no others"
     lines = [
         "",
         f"{op.name}: {_read_description(op)}",
         f"  signature  {op.name}({', '.join(map(_tell_input, op.inputs))}) -> {op.output or 'scalar'}",
-        f"  sizes      {sizes}; {'no others' if op.only_listed else f'other sizes of {op.main}, too'}",
+        f"  sizes      {sizes}; {others}",
         "  reference  run in float64:",
         "",
         indent(_read_reference(op), "    "),

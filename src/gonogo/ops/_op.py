@@ -56,12 +56,18 @@ class Kernel:
     current: Mapping[str, float] = field(default_factory=dict)
     """Hand-picked atol of the published corpus, by dtype."""
     dtypes: tuple[str, ...] = DTYPES
+    at_most: Mapping[str, int] = field(default_factory=dict)
+    """Largest size that it takes of an axis, where it does not take all that the op promises."""
 
     def __post_init__(self) -> None:
         _check_known(f"kernel {self.name}", "role", self.role, get_args(Role))
         _check_known(f"kernel {self.name}", "framework", self.framework, get_args(Framework))
         for dtype in self.dtypes:
             _check_known(f"kernel {self.name}", "dtype", dtype, DTYPES)
+
+    def takes(self, dtype: str, sizes: Mapping[str, int]) -> bool:
+        """Whether it runs on inputs of a dtype and these sizes."""
+        return dtype in self.dtypes and all(sizes[axis] <= size for axis, size in self.at_most.items())
 
     def contract_for(self, dtype: str) -> Contract:
         """What it promises for inputs of `dtype`."""
@@ -80,11 +86,17 @@ class Op:
     """Candidate sizes of every axis; those of the published corpus where it has the op."""
     kernels: tuple[Kernel, ...]
     main: str
-    """The axis that the strategies `boundary` and `regular` vary."""
-    only_listed: bool = False
-    """Whether kernels take no sizes but the candidates: neither strategies nor shrinking leave them then."""
+    """The axis whose size matters most: the one that a pattern is told of first."""
+    only_listed: bool | tuple[str, ...] = False
+    """Axes that kernels take no sizes of but the candidates, or True for all: nothing leaves them then."""
+    largest: Mapping[str, int] = field(default_factory=dict)
+    """Largest size of an axis that is promised, where there is one."""
+    takes: tuple[str, ...] = ()
+    """Distributions with infinities or NaN whose output the reference defines: `masked`, `nan`."""
     reduced: tuple[str, ...] = ()
     """Axes summed over: the length of its sums is the product of their sizes."""
+    work: str = ""
+    """Axes that its work is the product of: one that counts twice is named twice. Empty for all axes, once each."""
     sums_of_products: bool = False
     """Whether small integers make every intermediate exact, so that the only right answer is the exact one."""
 
@@ -95,7 +107,9 @@ class Op:
         for axis, sizes in self.sizes.items():
             if not sizes or min(sizes) < 1:
                 raise InputError(f"op {self.name}: axis {axis} has sizes {sizes}; give one or more, all above 0")
-        for axis in (self.main, *self.reduced, *(i.below for i in self.inputs if i.below)):
+        only = self.only_listed if isinstance(self.only_listed, tuple) else ()
+        below = [described.below for described in self.inputs if described.below]
+        for axis in (self.main, *self.reduced, *only, *self.largest, *self.work.split(), *below):
             if axis not in used:
                 raise InputError(f"op {self.name}: axis {axis!r} is none of {sorted(used)}")
         if not self.kernels:
@@ -116,6 +130,10 @@ class Op:
         """All axes in the order in which inputs and output name them."""
         named = " ".join([*(i.axes for i in self.inputs), self.output]).split()
         return tuple(dict.fromkeys(named))
+
+    def keeps_listed(self, axis: str) -> bool:
+        """Whether an axis has the sizes that are listed, and no others."""
+        return self.only_listed is True or (self.only_listed is not False and axis in self.only_listed)
 
     def kernel(self, name: str) -> Kernel:
         """The kernel called `name`."""

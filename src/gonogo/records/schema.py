@@ -20,6 +20,7 @@ OUTCOMES = (
     "no-output",
     "wrong-shape",
     "wrong-dtype",
+    "out-of-bounds",
     "aliased",
     "inputs-changed",
     "unwritten",
@@ -28,7 +29,7 @@ OUTCOMES = (
     "refused",
 )
 """What became of a kernel on a case; the first that holds, in this order, but for `ok`."""
-MEASURED = ("ok", "aliased", "inputs-changed", "unwritten", "not-repeatable", "non-finite")
+MEASURED = ("ok", "out-of-bounds", "aliased", "inputs-changed", "unwritten", "not-repeatable", "non-finite")
 """Outcomes with an output of the right shape and dtype, which is then measured all the same."""
 
 _TEXT, _REAL, _SHORT = pa.string(), pa.float64(), pa.float32()

@@ -6,9 +6,10 @@ OP = Op(
     name="add_rmsnorm",
     inputs=(Input("x", "B S H"), Input("residual", "B S H"), Input("weight", "H")),
     output="B S H",
-    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (2, 3, 256, 1025)},
+    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (2, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192)},
     main="H",
     reduced=("H",),
+    takes=("nan",),
     kernels=(
         Kernel("add_rmsnorm_torch", "torch"),
         Kernel("add_rmsnorm_triton", "triton"),

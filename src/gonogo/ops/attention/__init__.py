@@ -8,8 +8,13 @@ OP = Op(
     name="attention",
     inputs=(Input("q", "M D"), Input("k", "N D"), Input("v", "N D")),
     output="M D",
-    sizes={"M": (1, 2, 8), "N": (1, 3, 16, 256), "D": (8, 16, 64)},
+    sizes={
+        "M": (1, 2, 8, 64, 128, 512),
+        "N": (1, 3, 16, 128, 256, 1024, 2048),
+        "D": (8, 16, 24, 32, 64, 80, 96, 128),
+    },
     main="N",
+    only_listed=("D",),
     reduced=("N",),
     kernels=(
         Kernel("attention_torch", "torch"),

@@ -6,8 +6,14 @@ OP = Op(
     name="bmm",
     inputs=(Input("a", "Z M K"), Input("b", "Z K N")),
     output="Z M N",
-    sizes={"Z": (1, 2, 5), "M": (1, 7, 33, 64), "K": (1, 3, 16, 64, 127, 257), "N": (1, 15, 33, 64)},
+    sizes={
+        "Z": (1, 2, 5, 16),
+        "M": (1, 7, 33, 64, 128, 256),
+        "K": (1, 3, 16, 64, 127, 257, 512, 1024, 4096),
+        "N": (1, 15, 33, 64, 128, 256),
+    },
     main="K",
+    largest={"Z": 4096},
     reduced=("K",),
     sums_of_products=True,
     kernels=(

@@ -8,9 +8,11 @@ OP = Op(
     name="causal_attention",
     inputs=(Input("q", "N D"), Input("k", "N D"), Input("v", "N D")),
     output="N D",
-    sizes={"N": (1, 7, 64, 129, 256), "D": (8, 24, 64)},
+    sizes={"N": (1, 7, 64, 128, 129, 256, 512, 1024), "D": (8, 16, 24, 32, 64, 80, 96, 128)},
     main="N",
+    only_listed=("D",),
     reduced=("N",),
+    work="N N D",
     kernels=(
         Kernel("causal_attention_torch", "torch"),
         Kernel("causal_attention_triton", "triton"),

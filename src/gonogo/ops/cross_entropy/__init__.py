@@ -6,9 +6,10 @@ OP = Op(
     name="cross_entropy",
     inputs=(Input("logits", "N V"), Input("target", "N", kind="index", below="V")),
     output="N",
-    sizes={"N": (1, 7, 128, 200), "V": (2, 10, 128, 1000, 1025)},
+    sizes={"N": (1, 7, 128, 200), "V": (2, 10, 128, 1000, 1024, 1025, 4096, 32000, 50257)},
     main="V",
     reduced=("V",),
+    takes=("masked", "nan"),
     kernels=(
         Kernel("cross_entropy_torch", "torch"),
         Kernel("cross_entropy_triton", "triton"),

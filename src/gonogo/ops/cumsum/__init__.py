@@ -6,10 +6,11 @@ OP = Op(
     name="cumsum",
     inputs=(Input("input", "B S H"),),
     output="B S H",
-    sizes={"B": (1, 2, 8), "S": (1, 7, 64), "H": (1, 3, 256, 1025)},
+    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (1, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192)},
     main="H",
     reduced=("H",),
     sums_of_products=True,
+    takes=("nan",),
     kernels=(
         Kernel("cumsum_torch", "torch", in_dtype=True),
         Kernel("cumsum_torch_fp32", "torch"),

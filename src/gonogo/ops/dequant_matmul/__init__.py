@@ -6,7 +6,11 @@ OP = Op(
     name="dequant_matmul",
     inputs=(Input("x", "M K"), Input("w", "K N", kind="int8"), Input("scale", "N", kind="scale")),
     output="M N",
-    sizes={"M": (1, 2, 7, 64), "K": (1, 3, 16, 64, 127, 256), "N": (1, 2, 33, 64)},
+    sizes={
+        "M": (1, 2, 7, 64, 128, 256),
+        "K": (1, 3, 16, 64, 127, 256, 512, 1024, 4096),
+        "N": (1, 2, 33, 64, 128, 256),
+    },
     main="K",
     reduced=("K",),
     kernels=(

@@ -6,8 +6,14 @@ OP = Op(
     name="groupnorm",
     inputs=(Input("input", "N G C L"), Input("weight", "G C"), Input("bias", "G C")),
     output="N G C L",
-    sizes={"N": (1, 2, 4), "G": (1, 2, 8), "C": (1, 3, 8), "L": (2, 7, 64, 257, 1025)},
+    sizes={
+        "N": (1, 2, 4),
+        "G": (1, 2, 8, 32),
+        "C": (1, 3, 4, 8, 16, 64),
+        "L": (2, 7, 49, 64, 196, 257, 1024, 1025, 4096),
+    },
     main="L",
+    largest={"G": 256, "C": 4096},
     reduced=("C", "L"),
     kernels=(
         # On a GPU the framework's op keeps mean and reciprocal deviation in the dtype of its input.

@@ -12,9 +12,10 @@ OP = Op(
     name="layernorm",
     inputs=(Input("input", "B S H"),),
     output="B S H",
-    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (2, 3, 256, 1025)},
+    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (2, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192)},
     main="H",
     reduced=("H",),
+    takes=("nan",),
     kernels=(
         Kernel("layernorm_torch", "torch"),
         Kernel("layernorm", "numpy", contract=SEQUENTIAL, current=CURRENT),

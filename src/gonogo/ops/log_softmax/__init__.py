@@ -6,9 +6,10 @@ OP = Op(
     name="log_softmax",
     inputs=(Input("input", "B S H"),),
     output="B S H",
-    sizes={"B": (1, 2, 8), "S": (1, 7, 64), "H": (1, 3, 256, 300, 1025)},
+    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (1, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192)},
     main="H",
     reduced=("H",),
+    takes=("masked", "nan"),
     kernels=(
         Kernel("log_softmax_torch", "torch"),
         Kernel("log_softmax_triton", "triton"),

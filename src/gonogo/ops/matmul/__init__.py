@@ -10,10 +10,15 @@ OP = Op(
     name="matmul",
     inputs=(Input("a", "M K"), Input("b", "K N")),
     output="M N",
-    sizes={"M": (1, 2, 7, 64, 128), "K": (1, 3, 16, 64, 127, 256), "N": (1, 2, 15, 64)},
+    sizes={
+        "M": (1, 2, 7, 64, 128, 256, 512),
+        "K": (1, 3, 16, 64, 127, 256, 512, 1024, 4096),
+        "N": (1, 2, 15, 64, 128, 256, 512),
+    },
     main="K",
     reduced=("K",),
     sums_of_products=True,
+    takes=("nan",),
     kernels=(
         Kernel("matmul_torch", "torch"),
         Kernel("matmul", "numpy", current=CURRENT),

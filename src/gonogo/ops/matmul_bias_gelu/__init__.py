@@ -6,7 +6,11 @@ OP = Op(
     name="matmul_bias_gelu",
     inputs=(Input("a", "M K"), Input("b", "K N"), Input("bias", "N")),
     output="M N",
-    sizes={"M": (1, 2, 7, 64), "K": (1, 3, 16, 64, 127, 256), "N": (1, 2, 33, 64)},
+    sizes={
+        "M": (1, 2, 7, 64, 128, 256),
+        "K": (1, 3, 16, 64, 127, 256, 512, 1024, 4096),
+        "N": (1, 2, 33, 64, 128, 256),
+    },
     main="K",
     reduced=("K",),
     kernels=(

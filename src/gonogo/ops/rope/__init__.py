@@ -6,8 +6,11 @@ OP = Op(
     name="rope",
     inputs=(Input("x", "S two P"),),
     output="S two P",
-    sizes={"S": (1, 7, 128, 257), "two": (2,), "P": (1, 3, 32, 65, 128)},
+    sizes={"S": (1, 7, 128, 257, 1024, 2048, 4096), "two": (2,), "P": (1, 3, 16, 32, 40, 48, 64, 65, 128)},
     main="P",
+    only_listed=("two",),
+    largest={"P": 512},
+    takes=("nan",),
     kernels=(
         Kernel("rope_torch", "torch"),
         Kernel("rope_triton", "triton"),

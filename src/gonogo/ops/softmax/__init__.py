@@ -12,9 +12,10 @@ OP = Op(
     name="softmax",
     inputs=(Input("input", "B S H"),),
     output="B S H",
-    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (1, 3, 256, 1025)},
+    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (1, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192)},
     main="H",
     reduced=("H",),
+    takes=("masked", "nan"),
     kernels=(
         Kernel("softmax_torch", "torch"),
         Kernel("softmax", "numpy", contract=SEQUENTIAL, current=CURRENT),

@@ -8,8 +8,9 @@ OP = Op(
     name="tanh",
     inputs=(Input("input", "B S H"),),
     output="B S H",
-    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (1, 3, 256, 1025)},
+    sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (1, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192)},
     main="H",
+    takes=("nan",),
     kernels=(
         Kernel("tanh_torch", "torch"),
         Kernel("tanh_triton", "triton", current=CURRENT),
