@@ -68,7 +68,8 @@ def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterat
     from gonogo.campaign.execute import order_kernels, run_kernel
 
     expected = bench.reference(Contract()).expected
-    for name in order_kernels(bench.op, bench.job.case.dtype):
+    case = bench.job.case
+    for name in order_kernels(bench.op, case.dtype, case.axis_sizes(bench.op)):
         with np.errstate(all="ignore"):  # Triton's interpreter computes by NumPy, and faults overflow
             row = run_kernel(bench, bench.op.kernel(name))
         output = bench.outputs[name]

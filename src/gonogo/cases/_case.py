@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gonogo.errors import InputError
@@ -71,11 +72,10 @@ def parse_case(text: str, op: Op | None = None) -> Case:
     if found is None:
         raise InputError(f"{text!r} is no case id; one looks like softmax:f16:2x7x1025:c:uniform:81")
     dtypes = {code: name for name, code in DTYPE_CODES.items()}
-    for what, value, known in (
-        ("dtype", found["dtype"], dtypes),
-        *(("layout", letter, _LETTERS) for letter in found["layout"]),
-        ("distribution", found["distribution"], DISTRIBUTIONS),
-    ):
+    words: list[tuple[str, str, Collection[str]]] = [("dtype", found["dtype"], dtypes)]
+    words += [("layout", letter, _LETTERS) for letter in found["layout"]]
+    words.append(("distribution", found["distribution"], DISTRIBUTIONS))
+    for what, value, known in words:
         if value not in known:
             raise InputError(f"case id {text!r}: {what} {value!r} is none of {', '.join(known)}")
     if op is not None and op.name != found["op"]:

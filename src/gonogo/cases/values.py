@@ -176,7 +176,8 @@ def _rows(stream: Stream, shape: Shape, fmt: Format) -> Floats:
         normal,
     ]
     which = (np.arange(rows) + stream.words(1)[0] % len(kinds)).astype(np.int64) % len(kinds)
-    return np.choose(which[:, None], kinds).reshape(-1)
+    chosen: Floats = np.choose(which[:, None], kinds)
+    return chosen.reshape(-1)
 
 
 def _whole(stream: Stream, shape: Shape, fmt: Format) -> Floats:
