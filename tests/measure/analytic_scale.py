@@ -1,6 +1,6 @@
 """Inputs → the error scale S of each op, derived by hand: an independent check of the running-error mode.
 
-The formulas are those of the table of S: float64, in units of u_c, g(n) = log2(n + 1) for blocked sums.
+The formulas are those of the table of S: float64, in units of u_c, g(n) = max(log2(n + 1), √n) for sums.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ KAPPA = 4.0
 
 
 def growth(length: int) -> float:
-    return math.log2(length + 1)
+    return max(math.log2(length + 1), math.sqrt(length))
 
 
 def relu(x: Tensor) -> Tensor:
