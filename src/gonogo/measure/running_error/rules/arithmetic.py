@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gonogo.errors import NoErrorRule
-from gonogo.measure.running_error.companion import Error, join, magnitude, times, total
+from gonogo.measure.running_error.companion import Error, join, magnitude, spread_out, times, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
+from gonogo.measure.running_error.origins import Shift, Top, Total, is_along, share_error
 
 Pair = tuple[Tensor, Error]
 
@@ -21,7 +23,10 @@ def add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     value = op(a, b, *args[2:], **kwargs)
     first, second = total(a, err_a), total(b, err_b)
     if alpha in (1, -1):
-        return value, Error(join(first, second, err_a.extra, err_b.extra), 1.0)
+        top, shift = err_b.origin, None
+        if isinstance(top, Top) and top.terms is a and second is not None and is_along(a, b, top.dims):
+            shift = Shift(second, top.dims)
+        return value, Error(join(first, second, err_a.extra, second, err_b.extra), 1.0, shift)
     # rsub scales its first argument. |alpha·term| is one more rounding, and alpha has its own.
     reverse = getattr(op, "__name__", "").startswith("rsub")
     scaled = a if reverse else b
@@ -37,6 +42,12 @@ def mul(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """a·b: E(a)|b| + E(b)|a| + |out|."""
     (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
     value = op(a, b, **kwargs)
+    if isinstance(err_b.origin, Total) and err_b.origin.inverse and is_share(a, err_b.origin, b):
+        shift = find_shift(err_a, err_b.origin)
+        shared = share_error(a, own_total(a, err_a), value, err_b.origin, shift, b.abs())
+        return value, Error(ctx.keep_lost(shared), 1.0)
+    if isinstance(err_a.origin, Total) and not isinstance(b, Tensor) and b == 1:
+        return value, err_a  # torch writes 1/x as the reciprocal times 1
     if a is b:
         return value, Error(ctx.keep_lost(times(double(err_a.extra), a)), 2 * err_a.ulps + 1)
     extra = join(times(err_a.extra, b), times(err_b.extra, a))
@@ -44,6 +55,25 @@ def mul(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
         # A factor that may be 0 or 1 is off by more than first order knows: E(a)·E(b) counts, too.
         extra = join(extra, err_a.extra * err_b.extra * ctx.unit)
     return value, Error(ctx.keep_lost(extra), err_a.ulps + err_b.ulps + 1)
+
+
+def is_share(a: Any, origin: Total, b: Any) -> bool:
+    """Whether a is what b is the sum of, side by side."""
+    return origin.terms is a and is_along(a, b, origin.dims)
+
+
+def own_total(a: Tensor, err: Error) -> Tensor:
+    """All of a's error, in memory of its own."""
+    whole = total(a, err)
+    if whole is None:
+        return torch.zeros_like(a)
+    return whole if err.ulps else spread_out(whole, a.shape).clone()
+
+
+def find_shift(err: Error, origin: Total) -> Shift | None:
+    """The error all exponents of a row share, where the sum runs over that row."""
+    shift = err.origin
+    return shift if isinstance(shift, Shift) and shift.relative and shift.dims == origin.dims else None
 
 
 def double(error: Tensor | None) -> Tensor | None:
@@ -59,6 +89,10 @@ def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
         if not (err_a.exact and err_b.exact):
             raise NoErrorRule(f"aten.div (rounding_mode={kwargs['rounding_mode']!r})", JUMP_HINT)
         return value, Error()
+    if isinstance(err_b.origin, Total) and not err_b.origin.inverse and is_share(a, err_b.origin, b):
+        shift = find_shift(err_a, err_b.origin)
+        shared = share_error(a, own_total(a, err_a), value, err_b.origin, shift, b.abs().reciprocal_())
+        return value, Error(ctx.keep_lost(shared), ctx.accuracy("div").relative)
     ulps = err_a.ulps + err_b.ulps + ctx.accuracy("div").relative
     if err_a.extra is None and err_b.extra is None:
         return value, Error(None, ulps)
@@ -77,7 +111,7 @@ JUMP_HINT = (
 def negate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """Keep E: −a and |a| round nothing."""
     a, err = ctx.split(args[0])
-    return op(a), err
+    return op(a), Error(err.extra, err.ulps)
 
 
 def square_root(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
@@ -114,7 +148,11 @@ def power_rule(fixed: float) -> Rule:
 
     def rule(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
         a, err = ctx.split(args[0])
-        return raise_fixed(ctx, op(a), a, err, fixed)
+        value, error = raise_fixed(ctx, op(a), a, err, fixed)
+        if fixed == -1 and isinstance(err.origin, Total) and not err.origin.inverse:
+            roundings = ctx.accuracy("reciprocal").relative
+            error = replace(error, origin=replace(err.origin, inverse=True, ulps=roundings))
+        return value, error
 
     return rule
 

@@ -179,7 +179,7 @@ def pool_maximum(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
     x, err = ctx.split(args[0])
     values, indices = op(x, *args[1:], **kwargs)
     if err.extra is None:
-        return (values, indices), (err, Error())
+        return (values, indices), (Error(None, err.ulps), Error())
     largest, _ = op(spread_out(err.extra, x.shape), *args[1:], **kwargs)
     return (values, indices), (Error(largest, err.ulps), Error())
 

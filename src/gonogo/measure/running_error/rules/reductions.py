@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from gonogo.measure.running_error.companion import EXACT, Error, join, spread_out, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
+from gonogo.measure.running_error.origins import Top, Total
 from gonogo.measure.running_error.summation import (
     are_whole,
     bound_growth,
@@ -36,7 +38,18 @@ def add_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     carried = absolute.mul_(err.ulps / share) if err.ulps else None
     if err.extra is not None:
         carried = join(carried, op(spread_out(err.extra, x.shape), *rest, **named))
-    return value, Error(join(join(own.div_(share), lost), carried))
+    own = own.div_(share) if lost is None else own.div_(share).add_(lost)
+    # Both parts are kept beside their sum, so neither is written to.
+    origin = Total(x, find_dims(x, rest, named), carried, own)
+    return value, Error(own if carried is None else own + carried, 0.0, origin)
+
+
+def find_dims(x: Tensor, rest: Any, named: Any) -> frozenset[int]:
+    """Dimensions an op with arguments (dim, keepdim) reduces; all of them where none is named."""
+    dims = rest[0] if rest else named.get("dim")
+    if dims is None or dims == []:
+        return frozenset(range(x.dim()))
+    return frozenset(dim % max(x.dim(), 1) for dim in (dims if isinstance(dims, (tuple, list)) else (dims,)))
 
 
 def round_sum(
@@ -149,6 +162,8 @@ def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
             near = (x - kept).abs() <= ctx.reach(x, spread) + ctx.reach(kept, chosen)
             extra = torch.where(near | (x == kept), spread, 0.0).amax(dims, keepdim).reshape(value.shape)
         error = Error(extra, err.ulps)
+    if op_name(op) in ("amax", "max"):
+        error = replace(error, origin=Top(x, find_dims(x, args[1:], kwargs)))
     return made, (error, EXACT) if isinstance(made, tuple) else error
 
 
@@ -166,13 +181,13 @@ def pick_ranked(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple
         if not x.numel():
             return made, EXACT
         if err.extra is None or not x.dim():
-            return made, err
+            return made, Error(err.extra, err.ulps)
         flat = x.flatten()
         merged = merge_near(ctx, flat, Error(spread_out(err.extra, x.shape).flatten(), err.ulps), 0)
         return made, Error(torch.where(flat == made, merged, 0.0).amax(), err.ulps)
     values, indices = made
     if err.extra is None or not x.dim():
-        return made, (err, EXACT)
+        return made, (Error(err.extra, err.ulps), EXACT)
     dim = read_dim(op, args, kwargs)
     kept = indices if indices.dim() == x.dim() else indices.unsqueeze(dim)
     extra = torch.gather(merge_near(ctx, x, err, dim), dim, kept).reshape(values.shape)
