@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -189,3 +190,63 @@ def test_attention_with_large_scores_has_a_small_scale(size):
         halves = attend(q, k, v.half().float())
         assert read(halves, expected, gauge="bound", scale=scale).worst >= 8
         assert (scale / expected.abs()).median() < 300
+
+
+# Sums written with +.
+
+
+def add_all(terms, order):
+    """Every way of writing the sum of `terms` in one chain, and with the first two pairs apart."""
+    total = terms[order[0]]
+    for at in order[1:]:
+        total = total + terms[at]
+    return total
+
+
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_the_order_of_a_sum_written_out_does_not_matter(count):
+    torch.manual_seed(count)
+    terms = [10.0 ** (3 * torch.rand(500)) * torch.randn(500).sign() for _ in range(count - 1)]
+    terms.append(-sum(terms[1:], terms[0]) + torch.randn(500) * 1e-2)  # what is left is far smaller than the terms
+    exact = sum(x.double() for x in terms)
+    orders = list(itertools.permutations(range(count)))
+    scales = []
+    for order in orders[:: max(len(orders) // 24, 1)]:
+        expected, scale = error_scale(lambda *terms, order=order: add_all(terms, order), terms)
+        torch.testing.assert_close(expected, exact, rtol=1e-9, atol=1e-9)
+        scales.append(scale)
+    assert all(torch.allclose(scale, scales[0], rtol=1e-12) for scale in scales)
+    sizes = sum(x.double().abs() for x in terms)
+    torch.testing.assert_close(scales[0], math.log2(count + 1) * sizes)
+    for order in orders:
+        assert read(add_all(terms, order), exact, gauge="bound", scale=scales[0]).worst <= 1
+    grouped = error_scale(lambda x, y, *rest: add_all([x, *rest], range(len(rest) + 1)) + y, terms)[1]
+    torch.testing.assert_close(grouped, scales[0])
+    negated = error_scale(lambda x, y, *rest: -(-x - y) + add_all(rest, range(len(rest))), terms)[1]
+    torch.testing.assert_close(negated, scales[0])
+
+
+def test_terms_keep_their_errors_and_two_are_one_rounding():
+    x, y, z = torch.randn(3, 100).double()
+    assert error_scale(lambda x, y: x + y, [x, y])[1].equal((x + y).abs() + 2.0**-126 / U32)
+    scale = error_scale(lambda x, y, z: x * y + (y / 3 - z), [x, y, z])[1]
+    sizes = (x * y).abs() + (y / 3).abs() + z.abs()
+    torch.testing.assert_close(scale, (x * y).abs() + divisions() * (y / 3).abs() + 2 * sizes)
+    # A reshaped, selected or absolute sum is one term.
+    for function in (lambda x, y, z: (x + y).abs() + z, lambda x, y, z: (x + y).view(10, 10).view(100) + z):
+        scale = error_scale(function, [x, y, z])[1]
+        torch.testing.assert_close(scale, (x + y).abs() + function(x, y, z).abs())
+
+
+def divisions():
+    return error_scale(lambda x: x / 3, [torch.ones(1).double()])[1].item() * 3
+
+
+def test_beyond_sixteen_terms_a_partial_sum_is_one_term():
+    terms = list(torch.randn(40, 50))
+    scale = error_scale(lambda *terms: add_all(terms, range(40)), terms)[1]
+    sizes = sum(x.double().abs() for x in terms)
+    assert bool((scale <= 8 * sizes).all())
+    assert bool((scale >= sizes).all())
+    output = add_all(terms, range(40))
+    assert read(output, sum(x.double() for x in terms), gauge="bound", scale=scale).worst <= 1

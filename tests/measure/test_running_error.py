@@ -1189,10 +1189,11 @@ def test_constants_of_the_reference_are_exact_until_computed_with():
     (masked, divided), (first, second) = error_scale(reference, [x])
     assert masked.isinf().sum() == 6
     assert bool((first[masked.isinf()] == 0).all())
-    # arange / 2 is exact in float32: only the two sums round. arange / 3 is not: one rounding more.
+    # arange / 2 is exact in float32: only the sum of three terms rounds. arange / 3 is not: one rounding more.
     shown = masked.isfinite()
-    inner = (x.double() + (masked - x.double() - torch.arange(4) / 2)).abs()
-    torch.testing.assert_close(first[shown], (masked.abs() + inner)[shown], rtol=1e-9, atol=1e-9)
+    turns = torch.arange(4).double() / 2
+    sizes = x.double().abs() + (masked - x.double() - turns).abs() + turns
+    torch.testing.assert_close(first[shown], 2 * sizes[shown], rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(second, 2 * divided.abs(), rtol=1e-9, atol=1e-30)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,7 +48,27 @@ class Shift:
     """Whether `common` is a fraction of the value: the shift was an exponent's."""
 
 
-Origin = Total | Top | Shift
+@dataclass(frozen=True, slots=True, eq=False)
+class Addition:
+    """The value is a sum of `count` terms written with + and −: a kernel may add them in any order."""
+
+    count: int
+    carried: Tensor | None
+    """Σ E(term); None: zero."""
+    sizes: Tensor | float
+    """Σ |term|."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """The value is a sum or difference of two operands; no pass over memory is spent until a third one joins."""
+
+    first: tuple[Any, Any]
+    """Value and Error, as of the other."""
+    second: tuple[Any, Any]
+
+
+Origin = Total | Top | Shift | Addition | Pair
 
 
 def move_origin(origin: Origin | None, op: Callable[[Tensor], Tensor]) -> Origin | None:
