@@ -1,6 +1,6 @@
 """Inputs → the error scale S of each op, derived by hand: an independent check of the running-error mode.
 
-The formulas are those of the table of S: float64, in units of u_c, g(n) = log2(n + 1) for blocked sums.
+The formulas are those of the table of S: float64, in units of u_c, g(n) = max(log2(n + 1), √n) for sums.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ KAPPA = 4.0
 
 
 def growth(length: int) -> float:
-    return math.log2(length + 1)
+    return max(math.log2(length + 1), math.sqrt(length))
 
 
 def relu(x: Tensor) -> Tensor:
@@ -58,10 +58,14 @@ def gelu_erf(x: Tensor) -> Tensor:
     return 0.5 * x.abs() * (KAPPA * v.erf().abs() + 1 + 2 * v.abs() * slope) + 2 * r.abs()
 
 
+def share(p: Tensor, delta: Tensor) -> Tensor:
+    """Error of a softmax whose exponentials are off by `delta`, relative: by its Jacobian, p_i(δ_ij − p_j)."""
+    whole = (p * delta).sum(-1, keepdim=True)
+    return (1 - p) * p * delta + p * (whole - p * delta) + p * (growth(p.shape[-1]) + 1)
+
+
 def softmax(x: Tensor) -> Tensor:
-    p = torch.softmax(x, -1)
-    apart = (x - x.amax(-1, keepdim=True)).abs()
-    return p * (4 + apart) + p * ((p * (2 + apart)).sum(-1, keepdim=True) + growth(x.shape[-1]))
+    return share(torch.softmax(x, -1), 4 + (x - x.amax(-1, keepdim=True)).abs())
 
 
 def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
@@ -102,7 +106,9 @@ def groupnorm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    return growth(a.shape[-1]) * (a.abs() @ b.abs())
+    """Rounding of the partial sums of a random order."""
+    n = a.shape[-1]
+    return 3 * torch.sqrt(n / 6 * (a * a) @ (b * b) + n / 3 * (a @ b) ** 2)
 
 
 def conv(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -110,14 +116,12 @@ def conv(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    d, n = q.shape[-1], k.shape[-2]
-    s = q @ k.mT / math.sqrt(d)
-    e_s = (growth(d) + 1) * (q.abs() @ k.abs().mT) / math.sqrt(d)
-    top = s.argmax(-1, keepdim=True)
-    delta = e_s + e_s.gather(-1, top) + 2 * (s - s.amax(-1, keepdim=True)).abs() + 2
+    scale = 1 / math.sqrt(q.shape[-1])
+    s = q @ k.mT * scale
+    # The error of the row maximum is common to a row and cancels.
+    delta = matmul(q, k.mT) * scale + 2 * s.abs() + (s - s.amax(-1, keepdim=True)).abs() + 4
     p = torch.softmax(s, -1)
-    a = p @ v.abs()
-    return (p * delta) @ v.abs() + (p * delta).sum(-1, keepdim=True) * a + (2 * growth(n) + 1) * a
+    return share(p, delta) @ v.abs() + matmul(p, v)
 
 
 def rope(x: Tensor, position: Tensor, frequency: Tensor) -> Tensor:

@@ -567,15 +567,61 @@ SUMS: dict[str, tuple[Callable[..., Any], int]] = {
 }
 
 
+def bound_sums(length, absolute, squares, total):
+    """What adding up rounds: min(max(log2(n+1), √n)·Σ|x|, 3·√(n/6·Σx² + n/3·(Σx)²))."""
+    length = torch.as_tensor(length, dtype=torch.float64)
+    growth = torch.maximum(torch.log2(length + 1), torch.sqrt(length))
+    return torch.minimum(growth * absolute, 3 * torch.sqrt(length / 6 * squares + length / 3 * total**2))
+
+
 @pytest.mark.parametrize("name", SUMS)
-def test_sums_grow_as_the_contract_says(name):
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_sums_grow_as_the_contract_says(name, offset):
     function, length = SUMS[name]
-    x, error = torch.randn(4, 6).double(), torch.rand(4, 6).double()
-    for summation in ("blocked", "sequential", "probabilistic"):
+    torch.manual_seed(2)
+    x, error = torch.randn(4, 6).double() + offset, torch.rand(4, 6).double()
+    for summation in ("sequential", "probabilistic"):
         contract = Contract(summation=summation)
         whole = run_mode(function, (x, Error(error, 2.0)), contract=contract)[1]
         weighed = error + (2 + contract.growth(length)) * x.abs()
         torch.testing.assert_close(whole, function(weighed).double(), rtol=1e-6, atol=0)
+    whole = run_mode(function, (x, Error(error, 2.0)))[1]
+    linear = function(error + 2 * x.abs()).double()
+    share = 1 if "sum" in name else length
+    if name == "cumsum":
+        length = torch.arange(1, 7).double()
+    parts = (share * function(part).double() for part in (x.abs(), x * x, x))
+    if name.startswith("adaptive"):  # windows of 1 here; what is charged is the most a window may hold
+        parts = (x.abs()[None, None], length * x.square()[None, None], length * x[None, None])
+        share = length
+        own = bound_sums(length, length * x.abs()[None, None], *list(parts)[1:]) / length
+    else:
+        own = bound_sums(length, *parts) / share
+    torch.testing.assert_close(whole, linear + own.reshape(whole.shape), rtol=1e-6, atol=0)
+
+
+def test_sums_of_whole_numbers_are_exact_below_the_precision():
+    whole = torch.randint(-8, 9, (5, 1000)).double()
+    other = torch.randint(-8, 9, (1000, 4)).double()
+    few = math.log2(1001)
+    for function, inputs, absolute in (
+        (lambda x: (200 + x).abs().sum(-1), [whole], None),
+        (lambda x: x.sum(-1), [whole + 200], (whole + 200).sum(-1)),
+        (lambda x: (x * x).sum(-1), [whole], 1.0 * whole.square().sum(-1)),
+        (torch.matmul, [whole + 8, other + 8], (whole + 8) @ (other + 8)),
+        (torch.matmul, [whole + 8, other], (whole + 8) @ other.abs()),
+        (lambda x: F.avg_pool2d(x[None], (1, 1000)).flatten(), [whole + 200], (whole + 200).mean(-1)),
+    ):
+        scale = error_scale(function, inputs)[1]
+        ulps = 1.0 if function is not torch.matmul and inputs[0] is whole else 0.0
+        if absolute is not None:
+            assert bool((scale <= (few + ulps) * absolute * (1 + 1e-12)).all())
+        doubled = error_scale(function, [inputs[0] * 2.0**30, *inputs[1:]])[1]  # no longer below 2^24
+        assert bool((doubled >= scale).all())
+    x = whole + 200
+    prefixes = torch.arange(1, 1001).double()
+    torch.testing.assert_close(error_scale(lambda x: x.cumsum(-1), [x])[1], (prefixes + 1).log2() * x.cumsum(-1))
+    assert error_scale(lambda x: x.sum(-1), [x + 0.5])[1].ge(31 * x.sum(-1)).all()  # √1000
 
 
 PRODUCTS: dict[str, tuple[Callable[..., Any], Any, Any, int]] = {
@@ -599,6 +645,7 @@ def test_products_follow_the_table_under_every_contract(name):
     a, b = torch.randn(shape_a).double(), torch.randn(shape_b).double()
     ea, eb = torch.rand(shape_a).double(), torch.rand(shape_b).double()
     both = function(a.abs(), b.abs())
+    sums = 3 * torch.sqrt(length / 6 * function(a * a, b * b) + length / 3 * function(a, b) ** 2)
     for contract, added in (
         (Contract(), 0.0),
         (Contract(products="tf32"), 2 * 2.0**-11 / U32),
@@ -606,29 +653,35 @@ def test_products_follow_the_table_under_every_contract(name):
         (Contract(accumulate="float16"), 0.0),
     ):
         computed = 1 if contract.intermediate else 0
-        growth = math.log2(length + 1)
         tf32 = 0 if computed else added
         whole = run_mode(function, (a, EXACT), (b, EXACT), contract=contract)[1]
-        torch.testing.assert_close(whole, (growth + tf32) * both)
+        torch.testing.assert_close(whole, sums + tf32 * both)
         whole = run_mode(function, (a, Error(ea)), (b, EXACT), contract=contract)[1]
-        torch.testing.assert_close(whole, (growth + added) * both + function(ea, b.abs()))
+        torch.testing.assert_close(whole, sums + added * both + function(ea, b.abs()))
         whole = run_mode(function, (a, Error(ea, 1.0)), (b, Error(eb, 2.0)), contract=contract)[1]
-        relative = growth + 3 + (1 + computed) * added
-        true = relative * both + function(ea, b.abs()) + function(a.abs(), eb)
+        relative = 3 + (1 + computed) * added
+        true = sums + relative * both + function(ea, b.abs()) + function(a.abs(), eb)
         torch.testing.assert_close(whole, true)
+    for summation in ("sequential", "probabilistic"):
+        contract = Contract(summation=summation)
+        whole = run_mode(function, (a, EXACT), (b, EXACT), contract=contract)[1]
+        torch.testing.assert_close(whole, contract.growth(length) * both)
+    whole = run_mode(function, (a.abs(), EXACT), (b.abs(), EXACT))[1]
+    torch.testing.assert_close(whole, Contract().growth(length) * both)  # of one sign: √n·Σ|x| is less
 
 
 def test_bias_of_a_product_adds_its_error_and_one_rounding():
     a, b, c = torch.randn(3, 5).double(), torch.randn(5, 2).double(), torch.randn(2).double()
     value, whole = run_mode(torch.addmm, (c, Error(None, 3.0)), a, b)
-    product = math.log2(6) * (a.abs() @ b.abs())
+    product = 3 * torch.sqrt(5 / 6 * (a * a) @ (b * b) + 5 / 3 * (a @ b) ** 2)
     torch.testing.assert_close(whole, product + 3 * c.abs() + value.abs())
     value, whole = run_mode(lambda c, a, b: torch.addmm(c, a, b, alpha=2, beta=0.5), (c, EXACT), a, b)
     torch.testing.assert_close(whole, 2 * product + 2 * (a @ b).abs() + 0.5 * c.abs() + value.abs())
     x, w = torch.randn(1, 2, 4, 4).double(), torch.randn(3, 2, 2, 2).double()
     bias = torch.randn(3).double()
     value, whole = run_mode(F.conv2d, (x, EXACT), w, (bias, Error(None, 2.0)))
-    true = math.log2(9) * F.conv2d(x.abs(), w.abs()) + 2 * bias.abs()[:, None, None] + value.abs()
+    sums = 3 * torch.sqrt(8 / 6 * F.conv2d(x * x, w * w) + 8 / 3 * F.conv2d(x, w) ** 2)
+    true = sums + 2 * bias.abs()[:, None, None] + value.abs()
     torch.testing.assert_close(whole, true)
 
 
@@ -642,7 +695,7 @@ def test_fast_convolution_spreads_the_largest_input_over_its_plane(transposed):
     fast = run_mode(function, (x, EXACT), w, contract=Contract(fast_math=True))[1]
     peaks, reach = x.abs().amax((2, 3)), w.abs().sum((2, 3))
     length = (w.shape[0] if transposed else w.shape[1]) * 4
-    wanted = math.log2(length + 1) * peaks @ (reach if transposed else reach.T)
+    wanted = Contract().growth(length) * peaks @ (reach if transposed else reach.T)
     torch.testing.assert_close(fast, wanted[:, :, None, None].expand_as(fast))
 
 
@@ -1136,10 +1189,11 @@ def test_constants_of_the_reference_are_exact_until_computed_with():
     (masked, divided), (first, second) = error_scale(reference, [x])
     assert masked.isinf().sum() == 6
     assert bool((first[masked.isinf()] == 0).all())
-    # arange / 2 is exact in float32: only the two sums round. arange / 3 is not: one rounding more.
+    # arange / 2 is exact in float32: only the sum of three terms rounds. arange / 3 is not: one rounding more.
     shown = masked.isfinite()
-    inner = (x.double() + (masked - x.double() - torch.arange(4) / 2)).abs()
-    torch.testing.assert_close(first[shown], (masked.abs() + inner)[shown], rtol=1e-9, atol=1e-9)
+    turns = torch.arange(4).double() / 2
+    sizes = x.double().abs() + (masked - x.double() - turns).abs() + turns
+    torch.testing.assert_close(first[shown], 2 * sizes[shown], rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(second, 2 * divided.abs(), rtol=1e-9, atol=1e-30)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gonogo.errors import NoErrorRule
+from gonogo.measure.running_error.origins import Origin
 
 FUNCTIONAL_HINT = "it writes in place; use the functional form (x + y, torch.where, torch.cat, torch.stack)"
 PYTHON_HINT = (
@@ -30,6 +31,8 @@ class Error:
     extra: Tensor | None = None
     """Non-negative float64 that broadcasts to the value's shape; None: zero. Shared, so never written to."""
     ulps: float = 0.0
+    origin: Origin | None = None
+    """What the value was made of, where errors of it may cancel against another's."""
 
     @property
     def exact(self) -> bool:

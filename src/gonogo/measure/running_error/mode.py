@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -175,7 +176,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return error
         error = error if isinstance(error, Error) else Error(error)
         step = torch.where(small, self.smallest, 0.0)
-        return Error(step if error.extra is None else step + error.extra, error.ulps)
+        return replace(error, extra=step if error.extra is None else step + error.extra)
 
     def wrap(self, value: Any, error: Any, *, aliased: bool) -> Any:
         """Value and error as one tracked tensor, or a nest of them; what is not floating stays as it is."""
@@ -186,13 +187,13 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return value
         error = error if isinstance(error, Error) else Error(error)
         if error.extra is not None and error.extra.device != value.device:
-            error = Error(error.extra.to(value.device), error.ulps)
+            error = replace(error, extra=error.extra.to(value.device))
         if self.guarded:
             error = guard_error(value, error)
         if self.range < math.inf and not error.exact:
             reached = value.abs() if error.extra is None else value.abs() + self.unit * error.extra
             lost = self.lose_overflow(lambda: reached, error.ulps)
-            error = Error(join(lost, error.extra, error.extra), error.ulps)
+            error = replace(error, extra=join(lost, error.extra, error.extra))
         return Tracked(value.to(torch.float64), error, aliased=aliased)
 
     def _apply_plain(self, func: Any, name: str, args: Any, kwargs: Any, leaves: list[Tensor]) -> Any:
@@ -302,9 +303,9 @@ def guard_error(value: Tensor, error: Error) -> Error:
     """Take 0·inf as 0 in the error, and no error at all where the value is not finite."""
     whole = total(value, error)
     if whole is None:
-        return EXACT
+        return error
     whole = torch.where(value.isfinite(), whole, 0.0)
-    return Error(whole.nan_to_num_(nan=0.0, posinf=torch.inf))
+    return Error(whole.nan_to_num_(nan=0.0, posinf=torch.inf), origin=error.origin)
 
 
 def narrow_format(dtype: torch.dtype) -> str:

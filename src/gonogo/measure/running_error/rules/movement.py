@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from gonogo.errors import NoErrorRule
 from gonogo.measure.running_error.companion import EXACT, Error, spread_out, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode, name_ops
+from gonogo.measure.running_error.origins import move_origin
 
 
 def move(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -20,6 +22,15 @@ def move(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, A
     if err.extra is None:
         return value, spread_errors(value, None, err.ulps)
     return value, spread_errors(value, op(spread_out(err.extra, x.shape), *rest, **named), err.ulps)
+
+
+def widen(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Move as above; a value with no more than dimensions of size 1 added is still what it was."""
+    x, err = ctx.split(args[0])
+    value, moved = move(ctx, op, args, kwargs)
+    if err.origin is not None and value.numel() == x.numel():
+        moved = replace(moved, origin=move_origin(err.origin, lambda part: op(part, *args[1:], **kwargs)))
+    return value, moved
 
 
 def spread_errors(value: Any, extra: Any, ulps: float) -> Any:
@@ -42,9 +53,10 @@ def view(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor
     if isinstance(args[1], torch.dtype):
         raise NoErrorRule("aten.view.dtype", "it reads bits as another format; an error has no bits")
     value = op(x, *args[1:], **kwargs)
+    origin = move_origin(err.origin, lambda part: part.reshape(value.shape))
     if err.extra is None:
-        return value, err
-    return value, Error(spread_out(err.extra, x.shape).reshape(value.shape), err.ulps)
+        return value, Error(None, err.ulps, origin)
+    return value, Error(spread_out(err.extra, x.shape).reshape(value.shape), err.ulps, origin)
 
 
 def concatenate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
@@ -98,8 +110,8 @@ def write(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tenso
 MOVEMENT: dict[str, Rule] = {
     **dict.fromkeys(
         name_ops(
-            "permute", "transpose", "t", "expand", "slice", "select", "index", "index_select", "gather",
-            "take", "masked_select", "split", "split_with_sizes", "unbind", "squeeze", "unsqueeze", "flip",
+            "permute", "transpose", "t", "expand", "select", "index", "index_select", "gather",
+            "take", "masked_select", "split", "split_with_sizes", "unbind", "squeeze", "flip",
             "roll", "repeat", "rot90", "tril", "triu", "diagonal", "diag_embed", "unfold", "embedding",
             "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
             "replication_pad2d", "replication_pad3d", "pixel_shuffle", "upsample_nearest1d",
@@ -107,6 +119,7 @@ MOVEMENT: dict[str, Rule] = {
         ),
         move,
     ),
+    **dict.fromkeys(name_ops("unsqueeze", "slice"), widen),
     **dict.fromkeys(name_ops("clone", "detach", "lift_fresh", "alias"), keep),
     **dict.fromkeys(name_ops("view", "_unsafe_view"), view),
     **dict.fromkeys(name_ops("cat", "stack"), concatenate),

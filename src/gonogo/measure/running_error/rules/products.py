@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, pooling → value and error op(|A|,E(B)) + op(E(A),|B|) + g(K)·op(|A|,|B|)."""
+"""Matrix products, convolutions, pooling → value and error op(|A|,E(B)) + op(E(A),|B|) + what adding up rounds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gonogo.measure.running_error.companion import Error, join, magnitude, spread_out, times, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
+from gonogo.measure.running_error.summation import are_whole, bound_orders, bound_product, limit_whole
 
 Pair = tuple[Tensor, Error]
 Bilinear = Callable[[Tensor, Tensor], Tensor]
@@ -20,28 +21,49 @@ TF32_ROUNDOFF = 2.0**-11
 
 
 def product_error(
-    ctx: RunningErrorMode, apply: Bilinear, a: Tensor, err_a: Error, b: Tensor, err_b: Error, length: int
+    ctx: RunningErrorMode,
+    apply: Bilinear,
+    value: Tensor,
+    operands: tuple[tuple[Tensor, Error], tuple[Tensor, Error]],
+    length: int,
+    *,
+    proven: bool = False,
 ) -> Tensor:
-    """Bound a bilinear op over `length` terms by applying it once more, twice where both operands have E."""
-    relative = ctx.growth(length) + err_a.ulps + err_b.ulps
+    """Bound a bilinear op over `length` terms; `proven`: its sums by g(n)·op(|A|, |B|) alone."""
+    (a, err_a), (b, err_b) = operands
+    relative = err_a.ulps + err_b.ulps
     if ctx.contract.products == "tf32":
         relative += (needs_cut(a, err_a) + needs_cut(b, err_b)) * TF32_ROUNDOFF / ctx.unit
     if ctx.contract.intermediate is not None:
         # Only what the kernel computed is cast; inputs have their format already.
         computed = (not err_a.exact) + (not err_b.exact)
         relative += computed * ctx.cast_ulps(ctx.contract.intermediate)
+    growth = ctx.growth(length)
+    lost = ctx.lose_overflow(lambda: apply(a.abs(), b.abs()), growth + relative)
+    if proven or ctx.contract.summation != "blocked":
+        relative, own = relative + growth, None
+    else:
+        own = bound_product(apply, value, operands, max(length, 1), ctx.unit)
+    carried = carry_product(apply, operands, relative)
+    error = join(join(own, carried), lost)
+    return torch.zeros_like(value) if error is None else ctx.keep_lost(error)  # type: ignore[return-value]
+
+
+def carry_product(
+    apply: Bilinear, operands: tuple[tuple[Tensor, Error], tuple[Tensor, Error]], relative: float
+) -> Tensor | None:
+    """relative·op(|A|, |B|) + op(E(A), |B|) + op(|A|, E(B)), in one product, two where both operands have E."""
+    (a, err_a), (b, err_b) = operands
+    if relative == 0 and err_a.extra is None and err_b.extra is None:
+        return None
     weight_a, weight_b = a.abs(), b.abs()
-    lost = ctx.lose_overflow(lambda: apply(weight_a, weight_b), relative)
-    second: Tensor | None = None
     if err_a.extra is None and err_b.extra is not None:
-        second = apply(weight_a, weight_b.mul_(relative).add_(err_b.extra))
-        return ctx.keep_lost(join(second, lost))  # type: ignore[return-value]
-    if err_b.extra is not None:
-        second = apply(weight_a, spread_out(err_b.extra, b.shape))
+        return apply(weight_a, weight_b.mul_(relative).add_(err_b.extra))
+    second = None if err_b.extra is None else apply(weight_a, spread_out(err_b.extra, b.shape))
     weight_a.mul_(relative)
     if err_a.extra is not None:
         weight_a.add_(err_a.extra)
-    return ctx.keep_lost(join(join(apply(weight_a, weight_b), second), lost))  # type: ignore[return-value]
+    return join(apply(weight_a, weight_b), second)
 
 
 def needs_cut(x: Tensor, error: Error) -> bool:
@@ -54,7 +76,7 @@ def multiply(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """mm, bmm, mv, dot."""
     (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
     value = op(a, b)
-    return value, Error(product_error(ctx, op, a, err_a, b, err_b, a.shape[-1]))
+    return value, Error(product_error(ctx, op, value, ((a, err_a), (b, err_b)), a.shape[-1]))
 
 
 def multiply_add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
@@ -62,10 +84,11 @@ def multiply_add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair
     (bias, err), (a, err_a), (b, err_b) = (ctx.split(arg) for arg in args[:3])
     (beta, err_beta), (alpha, err_alpha) = map(ctx.split, read_factors(args[3:], kwargs))
     value = op(bias, a, b, beta=beta, alpha=alpha)
-    error = product_error(ctx, torch.matmul, a, err_a, b, err_b, a.shape[-1])
+    product = torch.matmul(a, b)
+    error = product_error(ctx, torch.matmul, product, ((a, err_a), (b, err_b)), a.shape[-1])
     if alpha != 1:
         # |alpha|, and one rounding more of the product's result, besides alpha's own.
-        error.mul_(abs(alpha)).add_(torch.matmul(a, b).abs_().mul_(abs(alpha) * (1 + err_alpha.ulps)))
+        error.mul_(abs(alpha)).add_(product.abs_().mul_(abs(alpha) * (1 + err_alpha.ulps)))
     own = total(bias, err)
     if beta != 1:
         own = join(times(own, beta), magnitude(bias) * (abs(beta) * (1 + err_beta.ulps)))
@@ -101,7 +124,9 @@ def convolve(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
         convolved = op(a, b, None, *settings)
         return convolved
 
-    error = product_error(ctx, apply, x, err_x, weight, err_w, length)
+    sums = value if bias is None else op(x, weight, None, *settings)
+    operands = ((x, err_x), (weight, err_w))
+    error = product_error(ctx, apply, sums, operands, length, proven=ctx.contract.fast_math)
     if bias is None:
         return value, Error(error)
     own = total(bias, err)
@@ -111,29 +136,42 @@ def convolve(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
 
 
 def pool_average(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
-    """avg_pool: a mean over the window: op(E) + g(n)·op(|x|)."""
-    x, err = ctx.split(args[0])
+    """avg_pool: a mean over the window: op(E) + what adding up the window rounds."""
     rank = int(op._schema.name[-2])
     size = args[1]
     window = math.prod(size) if len(size) == rank else size[0] ** rank
-    lost = ctx.lose_overflow(lambda: op(x.abs(), *args[1:], **kwargs) * window, ctx.growth(window))
-    weighed = x.abs().mul_(ctx.growth(window) + err.ulps)
-    if err.extra is not None:
-        weighed.add_(err.extra)
-    return op(x, *args[1:], **kwargs), Error(join(op(weighed, *args[1:], **kwargs), lost))
+    divisor = args[6] if len(args) > 6 else kwargs.get("divisor_override")
+    return pool_windows(ctx, op, args, kwargs, window, window / (divisor or window))
 
 
 def pool_average_adaptive(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """adaptive_avg_pool: a mean over windows of at most ⌈in/out⌉ + 1 each way."""
+    shape = ctx.split(args[0])[0].shape
+    window = math.prod(math.ceil(full / out) + 1 for full, out in zip(shape[-len(args[1]) :], args[1], strict=True))
+    return pool_windows(ctx, op, args, kwargs, window, 1.0)
+
+
+def pool_windows(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any, window: int, share: float) -> Pair:
+    """Mean of each window of x; `share` is the window's size over what its sum is divided by."""
     x, err = ctx.split(args[0])
-    window = math.prod(
-        math.ceil(full / out) + 1 for full, out in zip(x.shape[-len(args[1]) :], args[1], strict=True)
-    )
-    lost = ctx.lose_overflow(lambda: op(x.abs(), *args[1:]) * window, ctx.growth(window))
-    weighed = x.abs().mul_(ctx.growth(window) + err.ulps)
+
+    def pool(terms: Tensor) -> Tensor:
+        pooled: Tensor = op(terms, *args[1:], **kwargs)
+        return pooled
+
+    value, absolute = pool(x), pool(x.abs())
+    growth = ctx.growth(window)
+    lost = ctx.lose_overflow(lambda: absolute * window, growth)
+    own = absolute * growth
+    if ctx.contract.summation == "blocked":
+        # In a window with padding fewer terms are added: n/6·Σx²/n² is its mean square/6 at most, whatever n.
+        squares = pool(x * x).mul_(max(share, 1.0) / window)
+        own = torch.minimum(own, bound_orders(window, squares, value))
+        own = limit_whole(own, absolute, window, ctx.unit * window / share) if are_whole(x, err) else own
+    carried = absolute.mul_(err.ulps) if err.ulps else None
     if err.extra is not None:
-        weighed.add_(err.extra)
-    return op(x, *args[1:]), Error(join(op(weighed, *args[1:]), lost))
+        carried = join(carried, pool(spread_out(err.extra, x.shape)))
+    return value, Error(join(join(own, lost), carried))
 
 
 def pool_maximum(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -141,7 +179,7 @@ def pool_maximum(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
     x, err = ctx.split(args[0])
     values, indices = op(x, *args[1:], **kwargs)
     if err.extra is None:
-        return (values, indices), (err, Error())
+        return (values, indices), (Error(None, err.ulps), Error())
     largest, _ = op(spread_out(err.extra, x.shape), *args[1:], **kwargs)
     return (values, indices), (Error(largest, err.ulps), Error())
 

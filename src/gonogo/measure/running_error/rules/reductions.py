@@ -1,7 +1,9 @@
-"""Sums, means, cumulative sums and extremes along dimensions → value and error op(E) + g(n)·op(|x|)."""
+"""Sums, means, cumulative sums and extremes along dimensions → value and error op(E) + what adding up rounds."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,35 +11,76 @@ from torch import Tensor
 
 from gonogo.measure.running_error.companion import EXACT, Error, join, spread_out, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
+from gonogo.measure.running_error.origins import Top, Total
+from gonogo.measure.running_error.summation import (
+    are_whole,
+    bound_growth,
+    bound_orders,
+    is_mixed,
+    limit_whole,
+)
 
 Pair = tuple[Tensor, Error]
 
 
 def add_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
-    """sum, mean over n: op(E) + g(n)·op(|x|), infinite where a sum of some of the terms may be past the range."""
+    """sum, mean over n: op(E) + what adding rounds; infinite where a sum of some terms may be past the range."""
     x, err = ctx.split(args[0])
     rest, named = args[1:], keep_wide(kwargs)
     value = op(x, *rest, **named)
     length = x.numel() // max(value.numel(), 1)
     if not x.is_floating_point():
-        return value, Error(None, ctx.growth(length))
-    weight = ctx.growth(length) + err.ulps
-    absolute = add_magnitudes(x, value, rest, named)
-    lost = ctx.lose_overflow(lambda: absolute, weight)
-    if op_name(op) == "mean":
-        weight /= max(length, 1)
-    extra = None if err.extra is None else op(spread_out(err.extra, x.shape), *rest, **named)
-    return value, Error(join(join(absolute.mul_(weight), lost), extra))
+        return value, Error(None, math.log2(max(length, 1) + 1))
+    share = max(length, 1) if op_name(op) == "mean" else 1
+    absolute = add_magnitudes(x, 1, value, rest, named)
+    lost = ctx.lose_overflow(lambda: absolute, ctx.growth(length) + err.ulps)
+    own = round_sum(ctx, x, err, value * share, absolute, length, rest, named)
+    carried = absolute.mul_(err.ulps / share) if err.ulps else None
+    if err.extra is not None:
+        carried = join(carried, op(spread_out(err.extra, x.shape), *rest, **named))
+    own = own.div_(share) if lost is None else own.div_(share).add_(lost)
+    # Both parts are kept beside their sum, so neither is written to.
+    origin = Total(x, find_dims(x, rest, named), carried, own)
+    return value, Error(own if carried is None else own + carried, 0.0, origin)
 
 
-def add_magnitudes(x: Tensor, value: Tensor, rest: Any, named: Any) -> Tensor:
-    """Σ|x| with the shape of `value`, in one pass: the 1-norm needs no |x| in memory."""
+def find_dims(x: Tensor, rest: Any, named: Any) -> frozenset[int]:
+    """Dimensions an op with arguments (dim, keepdim) reduces; all of them where none is named."""
+    dims = rest[0] if rest else named.get("dim")
+    if dims is None or dims == []:
+        return frozenset(range(x.dim()))
+    return frozenset(dim % max(x.dim(), 1) for dim in (dims if isinstance(dims, (tuple, list)) else (dims,)))
+
+
+def round_sum(
+    ctx: RunningErrorMode,
+    x: Tensor,
+    err: Error,
+    value: Tensor,
+    absolute: Tensor,
+    length: int,
+    rest: Any,
+    named: Any,
+) -> Tensor:
+    """What adding up `length` terms of x rounds, by Σ|x| and, where that is less, by Σx² and Σx."""
+    growth = ctx.growth(length)
+    bound = absolute * growth
+    if ctx.contract.summation != "blocked":
+        return bound
+    if is_mixed(growth, length, absolute, value):
+        squares = add_magnitudes(x, 2, value, rest, named).square_()
+        bound = torch.minimum(bound, bound_orders(length, squares, value))
+    return limit_whole(bound, absolute, length, ctx.unit) if are_whole(x, err) else bound
+
+
+def add_magnitudes(x: Tensor, order: int, value: Tensor, rest: Any, named: Any) -> Tensor:
+    """Σ|x|, or √(Σx²), with the shape of `value`, in one pass: a norm needs no |x| in memory."""
     dims = rest[0] if rest else named.get("dim")
     keepdim = rest[1] if len(rest) > 1 else named.get("keepdim", False)
     dims = list(range(x.dim())) if dims is None or dims == [] else dims
     if x.dim() == 0:
         return x.abs()
-    summed: Tensor = torch.linalg.vector_norm(x, 1, dims, keepdim)
+    summed: Tensor = torch.linalg.vector_norm(x, order, dims, keepdim)
     return summed.reshape(value.shape)
 
 
@@ -55,19 +98,33 @@ def op_name(op: Any) -> str:
 
 
 def accumulate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
-    """Cumsum over n: cumsum(E) + g(n)·cumsum|x|."""
+    """Cumsum: cumsum(E) + what adding up each prefix rounds."""
     x, err = ctx.split(args[0])
     rest, named = args[1:], keep_wide(kwargs)
     value = op(x, *rest, **named)
     dim = rest[0] if rest else named["dim"]
     length = x.shape[dim] if x.dim() else 1
-    weight = ctx.growth(length) + err.ulps
-    weighed = x.abs()
-    lost = ctx.lose_overflow(lambda: op(weighed, *rest, **named), weight)
-    weighed.mul_(weight)
+    buffer = x.abs()
+    absolute = op(buffer, *rest, **named)
+    lost = ctx.lose_overflow(lambda: absolute, ctx.growth(length) + err.ulps)
+    if ctx.contract.summation == "blocked" and length:
+        squares = op(torch.mul(x, x, out=buffer), *rest, **named)
+        lengths = count_prefixes(x, length, dim)
+        own = bound_orders(lengths, squares, value)
+        torch.minimum(own, torch.mul(absolute, bound_growth(lengths), out=buffer), out=own)
+        own = limit_whole(own, absolute, lengths, ctx.unit) if are_whole(x, err) else own
+    else:
+        own = absolute * ctx.growth(length)
+    carried = absolute.mul_(err.ulps) if err.ulps else None
     if err.extra is not None:
-        weighed.add_(err.extra)
-    return value, Error(join(op(weighed, *rest, **named), lost))
+        carried = join(carried, op(spread_out(err.extra, x.shape), *rest, **named))
+    return value, Error(join(join(own, lost), carried))
+
+
+def count_prefixes(x: Tensor, length: int, dim: int) -> Tensor:
+    """1 to `length` along `dim`: it is a prefix's own length that counts, not that of the whole."""
+    lengths = torch.arange(1, length + 1, dtype=torch.float64, device=x.device)
+    return lengths.reshape([-1 if position == dim % x.dim() else 1 for position in range(x.dim())])
 
 
 def multiply_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
@@ -105,6 +162,8 @@ def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
             near = (x - kept).abs() <= ctx.reach(x, spread) + ctx.reach(kept, chosen)
             extra = torch.where(near | (x == kept), spread, 0.0).amax(dims, keepdim).reshape(value.shape)
         error = Error(extra, err.ulps)
+    if op_name(op) in ("amax", "max"):
+        error = replace(error, origin=Top(x, find_dims(x, args[1:], kwargs)))
     return made, (error, EXACT) if isinstance(made, tuple) else error
 
 
@@ -122,13 +181,13 @@ def pick_ranked(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple
         if not x.numel():
             return made, EXACT
         if err.extra is None or not x.dim():
-            return made, err
+            return made, Error(err.extra, err.ulps)
         flat = x.flatten()
         merged = merge_near(ctx, flat, Error(spread_out(err.extra, x.shape).flatten(), err.ulps), 0)
         return made, Error(torch.where(flat == made, merged, 0.0).amax(), err.ulps)
     values, indices = made
     if err.extra is None or not x.dim():
-        return made, (err, EXACT)
+        return made, (Error(err.extra, err.ulps), EXACT)
     dim = read_dim(op, args, kwargs)
     kept = indices if indices.dim() == x.dim() else indices.unsqueeze(dim)
     extra = torch.gather(merge_near(ctx, x, err, dim), dim, kept).reshape(values.shape)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gonogo.measure.running_error.companion import Error, covers, join, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
+from gonogo.measure.running_error.origins import Shift
 
 Slope = Callable[[Tensor, Tensor], Tensor]
 
@@ -62,7 +63,11 @@ def smooth_rule(function: str) -> Rule:
         if accuracy.absolute:
             own = value.new_full((), accuracy.absolute)
             carried = join(carried, own, err.extra)
-        return value, Error(carried, accuracy.relative)
+        origin = None
+        if isinstance(err.origin, Shift) and not err.origin.relative and function in ("exp", "exp2"):
+            steepness = 1.0 if function == "exp" else math.log(2)
+            origin = Shift(err.origin.common * steepness, err.origin.dims, relative=True)
+        return value, Error(carried, accuracy.relative, origin)
 
     return rule
 

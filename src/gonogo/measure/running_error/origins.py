@@ -1,0 +1,106 @@
+"""What a value was made of → errors that cancel further on: a sum's terms, a maximum's row, a shift of a whole row.
+
+An origin rides on an Error and is dropped by every op that does not pass it on. Values are known by identity: the
+tensor that was summed is the tensor that is divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Total:
+    """The value is the sum of all `terms` along `dims`, or 1 over that."""
+
+    terms: Tensor
+    dims: frozenset[int]
+    carried: Tensor | None
+    """The part of the sum's error that its terms brought along; None: zero."""
+    own: Tensor
+    """The part that was made in adding up."""
+    inverse: bool = False
+    ulps: float = 0.0
+    """Relative error of taking the inverse."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Top:
+    """The value is the largest of `terms` along `dims`."""
+
+    terms: Tensor
+    dims: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shift:
+    """All elements along `dims` are off by one and the same amount, besides their own errors."""
+
+    common: Tensor
+    """The part of the error they share, along `dims` of size 1."""
+    dims: frozenset[int]
+    relative: bool = False
+    """Whether `common` is a fraction of the value: the shift was an exponent's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Addition:
+    """The value is a sum of `count` terms written with + and −: a kernel may add them in any order."""
+
+    count: int
+    carried: Tensor | None
+    """Σ E(term); None: zero."""
+    sizes: Tensor | float
+    """Σ |term|."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """The value is a sum or difference of two operands; no pass over memory is spent until a third one joins."""
+
+    first: tuple[Any, Any]
+    """Value and Error, as of the other."""
+    second: tuple[Any, Any]
+
+
+Origin = Total | Top | Shift | Addition | Pair
+
+
+def move_origin(origin: Origin | None, op: Callable[[Tensor], Tensor]) -> Origin | None:
+    """Keep the origin of a value to which dimensions of size 1 were added."""
+    if isinstance(origin, Total):
+        carried = None if origin.carried is None else op(origin.carried)
+        return replace(origin, carried=carried, own=op(origin.own))
+    return origin if isinstance(origin, Top) else None
+
+
+def is_along(whole: Tensor, reduced: Tensor, dims: frozenset[int]) -> bool:
+    """Whether `reduced` stands beside the elements of `whole` that it was made of, and not across them."""
+    kept = [1 if position in dims else size for position, size in enumerate(whole.shape)]
+    return [1] * (whole.dim() - reduced.dim()) + list(reduced.shape) == kept
+
+
+def share_error(
+    whole: Tensor, error: Tensor, share: Tensor, total: Total, shift: Shift | None, weight: Tensor
+) -> Tensor:
+    """Error of p = e/Σe, the quotient's rounding apart: |1 − p_i|·w_i + |p_i|·(Σ_{j≠i} w_j + own), w = E(e)/|Σe|.
+
+    Numerator and denominator err together: ∂p_i/∂e_j is (δ_ij − p_i)/Σe. An amount by which all exponents of a row
+    are off cancels altogether. `error` is all of e's, and written to; `weight` is |1/Σe|.
+    """
+    own = total.own * weight + total.ulps
+    carried = torch.zeros_like(own) if total.carried is None else total.carried * weight
+    if shift is not None:
+        error.sub_(whole.abs() * shift.common).clamp_(min=0.0)
+        carried = (carried - shift.common).clamp_(min=0.0)
+    part = error.mul_(weight)
+    others = torch.maximum((carried + own) - part, own)
+    # All of an infinite error may be another's.
+    others.nan_to_num_(nan=torch.inf, posinf=torch.inf)
+    others.mul_(share.abs())
+    return part.mul_((1 - share).abs_()).add_(others)
