@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gonogo.evaluate.score import Score
 from gonogo.evaluate.table import Share, Table
+from gonogo.evaluate.tally import Score
 
 PROBES = ("zeros", "constant", "mean", "input")
 """Plainly wrong: all 0, all 1, the mean of the expected output everywhere, the first input as it is."""

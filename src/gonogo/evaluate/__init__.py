@@ -12,8 +12,10 @@ import numpy as np
 from gonogo.cases import NON_FINITE
 from gonogo.errors import InputError
 from gonogo.evaluate.groups import MANIFEST, Rows
-from gonogo.evaluate.score import Score, all_methods, default_methods, score_methods, score_policies
+from gonogo.evaluate.policies import score_policies
+from gonogo.evaluate.score import all_methods, default_methods, score_methods
 from gonogo.evaluate.table import Table
+from gonogo.evaluate.tally import Score
 from gonogo.records import Columns
 
 __all__ = ["Evaluation", "Rows", "evaluate", "filter_columns"]

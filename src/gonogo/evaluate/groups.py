@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gonogo.cases import NON_FINITE
-from gonogo.limits import DTYPE_FREE
+from gonogo.limits import DTYPE_FREE, EVERY_OP
 from gonogo.records import MEASURED, Columns
 from gonogo.rules import Rule
 
@@ -189,13 +189,13 @@ class Rows:
         self, rule: Rule, gauge: str, *, across_kernels: bool = False
     ) -> tuple[npt.NDArray[np.int32], list[tuple[str, ...]]]:
         """As `group`, cell by cell."""
-        pooled = rule.pooled or across_kernels
+        pooled = rule.pools != "control" or across_kernels
         none = np.full(len(self.cells), -1, np.int16)
         keys = {
-            "op": self.cells.codes["op"],
+            "op": none if rule.pools == "contract" else self.cells.codes["op"],
             "contract": self._contract if pooled else self._contract_of_source,
             "kernel": none if pooled else self._source,
-            "dtype": none if rule.pooled and gauge in DTYPE_FREE else self.cells.codes["dtype"],
+            "dtype": none if rule.pools != "control" and gauge in DTYPE_FREE else self.cells.codes["dtype"],
         }
         distinct, groups = np.unique(np.stack(list(keys.values())), axis=1, return_inverse=True)
         names = [
@@ -205,7 +205,7 @@ class Rows:
         return groups.ravel().astype(np.int32), names
 
     def _name(self, column: str, code: int) -> str:
-        return self.columns.names[column][code] if code >= 0 else ""
+        return self.columns.names[column][code] if code >= 0 else EVERY_OP if column == "op" else ""
 
     @cached_property
     def source(self) -> npt.NDArray[np.int16]:

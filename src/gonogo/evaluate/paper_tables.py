@@ -9,9 +9,11 @@ import numpy as np
 
 from gonogo.evaluate.figure import Cell
 from gonogo.evaluate.groups import Mask, Rows
+from gonogo.evaluate.policies import score_policies
 from gonogo.evaluate.published import load_published
-from gonogo.evaluate.score import Score, calibrate, default_methods, score_methods, score_policies
+from gonogo.evaluate.score import calibrate, default_methods, score_methods
 from gonogo.evaluate.table import Share, Table
+from gonogo.evaluate.tally import Score
 from gonogo.ops import Kernel, find_ops
 
 

@@ -13,7 +13,7 @@ from gonogo.evaluate import Rows, evaluate, filter_columns, make_non_finite_tabl
 from gonogo.evaluate.figure import Cell, draw_tightening
 from gonogo.evaluate.folds import HOLDOUTS
 from gonogo.evaluate.paper_tables import find_tightening, make_curve, make_headline, make_recall, make_tightening
-from gonogo.evaluate.score import calibrate, default_methods
+from gonogo.evaluate.score import calibrate_with_universal, default_methods
 from gonogo.evaluate.sweep import make_sweep
 from gonogo.evaluate.table import Table
 from gonogo.limits import Limit
@@ -75,7 +75,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
         evaluations=evaluations,
         tables=tables,
         cells=[cell for cell, _ in find_tightening(uniform)],
-        limits=[limit for limit in calibrate(rows, default_methods()[0]) if not limit.is_vacuous],
+        limits=[limit for limit in calibrate_with_universal(rows, default_methods()[0]) if not limit.is_vacuous],
     )
 
 
