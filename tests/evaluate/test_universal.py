@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from made_records import make_row, write_run
 
 from gonogo.cli import cli
-from gonogo.evaluate import Rows
+from gonogo.errors import InputError
+from gonogo.evaluate import Rows, evaluate
+from gonogo.evaluate.folds import make_folds
 from gonogo.evaluate.score import Method, calibrate, calibrate_with_universal
 from gonogo.limits import EVERY_OP, Limit
 from gonogo.lock import read_lock
@@ -108,3 +110,30 @@ def test_no_universal_limit_beside_other_rules(tmp_path: Path) -> None:
     rows = read_rows(tmp_path, [make_control("softmax", 1.0), make_control("relu", 0.0)])
     paper: list[Limit] = calibrate_with_universal(rows, Method("", "absolute", rule("paper")))
     assert {limit.op for limit in paper} == {"softmax", "relu"}
+
+
+def test_holding_out_an_op_uses_the_others_alone(tmp_path: Path) -> None:
+    """Without matmul, which reads 4, the limit is 3; without one of the others it is 12."""
+    rows = [
+        make_control("softmax", 1.0), make_control("relu", 0.5), make_control("matmul", 4.0, deterministic=2.0),
+        make_control("matmul", 0.5, contract="float16"), make_row("softmax_buggy", "faulty", bound=11.0),
+        make_row("matmul_buggy", "faulty", op="matmul", bound=11.0),
+        make_row("softmax_unwritten", "faulty", outcome="unwritten", bound=None),
+    ]  # fmt: skip
+    columns = load_columns([write_run(tmp_path / "run", rows)])
+    scores = {score.name: score for score in evaluate(columns, "op").scores}
+    ours, paper = scores["gonogo"].to_dict(), scores["paper"].to_dict()
+    assert (ours["gauge"], ours["rule"]) == ("bound", "universal")
+    assert (ours["false_positives"], ours["control_cases"], ours["unjudged"]) == (1, 3, 1)
+    assert (ours["caught_manifest"], ours["manifest"]) == (2, 3)
+    # The paper's rule has no reading of the op that is left out, and says nothing even of what failed outright.
+    assert (paper["control_cases"], paper["all"], paper["unjudged"]) == (0, 0, 7)
+    folds = list(make_folds(Rows(columns), "op"))
+    assert [fold.name for fold in folds] == ["softmax", "relu", "matmul"]
+    assert not any((fold.calibrate & fold.judge).any() for fold in folds)
+
+
+def test_holding_out_the_only_op_is_refused(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [make_control("softmax", 1.0)])
+    with pytest.raises(InputError, match=r"^hold-out op needs records of two ops or more; these are of one$"):
+        evaluate(load_columns([folder]), "op")

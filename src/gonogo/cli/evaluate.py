@@ -24,7 +24,7 @@ from gonogo.cli._tables import print_json, print_tables
     "--holdout",
     default="run",
     show_default=True,
-    help="none, run, implementation, distribution, shape, device.",
+    help="none, run, implementation, distribution, shape, op, device.",
     shell_complete=complete_holdout,
 )
 @click.option("--op", default="", help="Only this op.", shell_complete=complete_op)
@@ -68,7 +68,7 @@ def evaluate(
     from gonogo.records.columns import EVERYTHING
 
     def load(paths: tuple[Path, ...]) -> Rows:
-        wanted = EVERYTHING if every_method or sweep else list_needed(default_methods(), holdout)
+        wanted = EVERYTHING if every_method or sweep else list_needed(default_methods(holdout), holdout)
         columns = load_columns(paths, wanted=wanted)
         for name, word in (("op", op), ("dtype", dtype), ("distribution", distribution)):
             check_recorded(name, [word] if word else [], columns.names[name])

@@ -104,7 +104,7 @@ def evaluate(columns: Columns, holdout: str = "run", *, every_method: bool = Fal
     rows = Rows(columns)
     if not rows.calibrating.any():
         raise InputError("no sound control record among these: there is nothing to calibrate from")
-    methods = all_methods() if every_method else default_methods()
+    methods = all_methods(holdout) if every_method else default_methods(holdout)
     scores = [*score_methods(rows, holdout, methods), *score_policies(rows)]
     return Evaluation(
         holdout, len(columns), tuple(columns.devices), tuple(columns.runs), tuple(scores), count_left_out(rows)
