@@ -85,7 +85,7 @@ def evaluate(
             raise InputError("no runs given. Example: gonogo evaluate records")
         rows = load(runs)
         evaluation = score(rows.columns, holdout, every_method=every_method)
-        found, result = [evaluation.to_table()], evaluation.to_dict()
+        found, result = evaluation.to_tables(), evaluation.to_dict()
         scores = {one.name: one for one in evaluation.scores}
         if tables:
             found += [
@@ -100,7 +100,7 @@ def evaluate(
     if as_json:
         extra = {
             t.title: [dict(zip(t.columns, map(_plain, row), strict=True)) for row in t.rows]
-            for t in found[not drift :]
+            for t in (found if drift else found[len(evaluation.to_tables()) :])
         }
         print_json(result | ({"schema": 1, "tables": extra} if extra else {}))
         return

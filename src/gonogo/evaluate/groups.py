@@ -39,6 +39,9 @@ The difference of two outputs carries the rounding of both: two correct kernels 
 controls in the committed records 6 in 100 differ by one unit or more, 1 in 1,000 by two.
 """
 
+BINS = ("all", "differing", "manifest")
+"""Of faulty rows: all; those whose bits are not the control's; those whose fault is beyond rounding."""
+
 
 def split_blocks(rows: int) -> Iterator[slice]:
     """All rows, block by block."""
@@ -163,9 +166,14 @@ class Rows:
         return self.controls | self.faulty
 
     @cached_property
-    def bits(self) -> tuple[Bits, Bits, Bits, Bits]:
-        """What scores count: controls, faulty rows, those that differ and those that are manifest."""
-        return pack(self.controls), pack(self.faulty), pack(self.differing), pack(self.manifest)
+    def control_bits(self) -> Bits:
+        """What false positives are counted over."""
+        return pack(self.controls)
+
+    @cached_property
+    def bins(self) -> dict[str, Bits]:
+        """What recall is counted over, by name."""
+        return dict(zip(BINS, map(pack, (self.faulty, self.differing, self.manifest)), strict=True))
 
     @cached_property
     def cells(self) -> Cells:

@@ -53,7 +53,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
             evaluation = evaluate(columns, holdout, every_method=holdout in ("run", "none"))
         except InputError:  # one run, or one device: that hold-out does not exist here
             continue
-        evaluations.append(evaluation.to_table())
+        evaluations += evaluation.to_tables()
         named = [score for score in evaluation.scores if "×" not in score.name]
         summary = summary or replace(evaluation, scores=tuple(named)).to_table()
         scores = scores or {score.name: score for score in evaluation.scores}

@@ -57,7 +57,7 @@ def all_methods(holdout: str = "run") -> list[Method]:
 
 def list_needed(methods: Sequence[Method], holdout: str) -> set[str]:
     """What to load for scores of these methods and of all policies."""
-    needed = {"absolute", "deterministic", "v_abft", "signal", "bits_equal", "exceeds"}
+    needed = {"absolute", "deterministic", "v_abft", "signal", "bits_equal", "reduced_length", "exceeds"}
     return needed | {method.gauge for method in methods} | ({"size"} if holdout == "shape" else set())
 
 

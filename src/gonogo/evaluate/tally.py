@@ -1,4 +1,4 @@
-"""Decisions on rows → how many of each bin were flagged."""
+"""Decisions on rows → how many of each bin were flagged, and how many of these are no-go."""
 
 from __future__ import annotations
 
@@ -10,14 +10,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gonogo.evaluate.groups import Bits, Mask, Rows, pack, split_blocks, unpack
+from gonogo.evaluate.groups import BINS, Bits, Mask, Rows, pack, split_blocks, unpack
 from gonogo.intervals import clopper_pearson, upper_bound
-from gonogo.judge import GO, SUSPECT
+from gonogo.judge import GO, NO_GO
 
 Decisions = npt.NDArray[np.int8]
 
 UNJUDGED = -1
 """Beside GO, SUSPECT and NO_GO: no limit could be made, or nothing was read."""
+
+
+@dataclass(frozen=True)
+class Caught:
+    """Cases of faulty kernels in one bin, and what was decided of them."""
+
+    cases: int = 0
+    """That were judged."""
+    flagged: int = 0
+    """Suspect or no-go."""
+    no_go: int = 0
+    """What `verify` and `gonogo check` fail a kernel for; they let pass what is only suspect."""
 
 
 @dataclass
@@ -31,19 +43,13 @@ class Score:
     control_cases: int = 0
     suspects: int = 0
     """Among the false positives, those a rerun is due before they fail."""
-    all: int = 0
-    caught_all: int = 0
-    differing: int = 0
-    caught_differing: int = 0
-    manifest: int = 0
-    caught_manifest: int = 0
-    suspect_manifest: int = 0
-    """Among the manifest cases caught, those that are only suspect: `verify` and `gonogo check` let them pass."""
+    bins: dict[str, Caught] = field(default_factory=lambda: dict.fromkeys(BINS, Caught()))
+    """By how much the fault shows, as in Rows.bins."""
     unjudged: int = 0
     """Rows for which no limit could be made: too few cases, or nothing left to calibrate on."""
     rows: int = field(default=0, repr=False)
-    judged_bits: Bits | None = field(default=None, repr=False)
-    flagged_bits: Bits | None = field(default=None, repr=False)
+    decided: tuple[Bits, ...] = field(default=(), repr=False)
+    """Rows that were judged, those of them that are flagged and those that are no-go."""
 
     def count(self, rows: Rows, candidates: Mask, decide_block: Callable[[slice], Decisions]) -> None:
         """Count what is decided of the candidates: GO, SUSPECT, NO_GO or UNJUDGED."""
@@ -51,49 +57,56 @@ class Score:
         for block in split_blocks(len(candidates)):
             decisions = decide_block(block)
             judged = candidates[block] & (decisions != UNJUDGED)
-            masks = judged, judged & (decisions != GO), judged & (decisions == SUSPECT)
+            masks = judged, judged & (decisions != GO), judged & (decisions == NO_GO)
             packed.append([pack(mask) for mask in masks])
-        judged, flagged, suspect = (np.concatenate(blocks) for blocks in zip(*packed, strict=True))
-        self.rows, self.judged_bits, self.flagged_bits = len(candidates), judged, flagged
-        self.unjudged = int(np.count_nonzero(candidates)) - _count(judged)
-        controls, faulty, differing, manifest = rows.bits
-        self.control_cases, self.false_positives = _count(judged & controls), _count(flagged & controls)
-        self.suspects = _count(suspect & controls)
-        self.all, self.caught_all = _count(judged & faulty), _count(flagged & faulty)
-        self.differing, self.caught_differing = _count(judged & differing), _count(flagged & differing)
-        self.manifest, self.caught_manifest = _count(judged & manifest), _count(flagged & manifest)
-        self.suspect_manifest = _count(suspect & manifest)
+        self.rows = len(candidates)
+        self.decided = tuple(np.concatenate(blocks) for blocks in zip(*packed, strict=True))
+        self.unjudged = int(np.count_nonzero(candidates)) - count_bits(self.decided[0])
+        controls = self.count_within(rows.control_bits)
+        self.control_cases, self.false_positives = controls.cases, controls.flagged
+        self.suspects = controls.flagged - controls.no_go
+        self.bins = {name: self.count_within(bits) for name, bits in rows.bins.items()}
+
+    def count_within(self, bits: Bits) -> Caught:
+        """What was decided of some rows."""
+        return Caught(*(count_bits(bits & of_kind) for of_kind in self.decided))
 
     @property
     def judged(self) -> Mask | None:
         """Rows that were counted; None before any were."""
-        return None if self.judged_bits is None else unpack(self.judged_bits, self.rows)
+        return unpack(self.decided[0], self.rows) if self.decided else None
 
     @property
     def flagged(self) -> Mask | None:
         """Among these, the ones that are not go."""
-        return None if self.flagged_bits is None else unpack(self.flagged_bits, self.rows)
+        return unpack(self.decided[1], self.rows) if self.decided else None
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, rates and exact 95 % intervals."""
-        found: dict[str, Any] = {
+        manifest = self.bins["manifest"]
+        counts: dict[str, Any] = {
             "name": self.name, "gauge": self.gauge, "rule": self.rule,
             "false_positives": self.false_positives, "control_cases": self.control_cases,
             "fp_rate": _divide(self.false_positives, self.control_cases),
             "fp_upper95": _upper(self.false_positives, self.control_cases) if self.control_cases else None,
-            "suspects": self.suspects, "suspect_manifest": self.suspect_manifest, "unjudged": self.unjudged,
+            "suspects": self.suspects, "suspect_manifest": manifest.flagged - manifest.no_go,
+            "unjudged": self.unjudged,
         }  # fmt: skip
-        for name in ("all", "differing", "manifest"):
-            caught, total = getattr(self, f"caught_{name}"), getattr(self, name)
-            found |= {name: total, f"caught_{name}": caught, f"recall_{name}": _divide(caught, total)}
-            found[f"recall_{name}_interval"] = list(_interval(caught, total)) if total else None
-        return found
+        for name, caught in self.bins.items():
+            counts[name] = caught.cases
+            for kind, part in (("", caught.flagged), ("no_go_", caught.no_go)):
+                counts[f"caught_{kind}{name}"] = part
+                counts[f"recall_{kind}{name}"] = _divide(part, caught.cases)
+                interval = list(_interval(part, caught.cases)) if caught.cases else None
+                counts[f"recall_{kind}{name}_interval"] = interval
+        return counts
 
 
 _interval, _upper = cache(clopper_pearson), cache(upper_bound)  # both are asked for by every table
 
 
-def _count(bits: Bits) -> int:
+def count_bits(bits: Bits) -> int:
+    """How many are set."""
     return int(np.bitwise_count(bits).sum())
 
 
