@@ -34,7 +34,9 @@ from gonogo.cli._tables import print_json, print_tables
 )
 @click.option("--every-method", is_flag=True, help="Every gauge with every rule.")
 @click.option(
-    "--tables", is_flag=True, help="The paper's tables too: headline, tightening, recall per kernel, curve."
+    "--tables",
+    is_flag=True,
+    help="Recall by bin and the paper's tables too: headline, tightening, recall per kernel, curve.",
 )
 @click.option(
     "--sweep", is_flag=True, help="Safety factors, percentiles and margins: false positives against recall."
@@ -68,7 +70,8 @@ def evaluate(
     from gonogo.records.columns import EVERYTHING
 
     def load(paths: tuple[Path, ...]) -> Rows:
-        wanted = EVERYTHING if every_method or sweep else list_needed(default_methods(holdout), holdout)
+        needed = list_needed(default_methods(holdout), holdout, beside_controls=tables)
+        wanted = set(EVERYTHING) - {"number"} | needed if every_method or sweep else needed
         columns = load_columns(paths, wanted=wanted)
         for name, word in (("op", op), ("dtype", dtype), ("distribution", distribution)):
             check_recorded(name, [word] if word else [], columns.names[name])
@@ -89,6 +92,7 @@ def evaluate(
         scores = {one.name: one for one in evaluation.scores}
         if tables:
             found += [
+                evaluation.to_recall_table(),
                 make_headline(rows),
                 make_tightening(rows),
                 make_recall(rows, scores),

@@ -14,6 +14,7 @@ from gonogo.errors import InputError
 from gonogo.evaluate.groups import MANIFEST, Rows
 from gonogo.evaluate.lengths import LengthCount, count_lengths, make_length_table
 from gonogo.evaluate.policies import score_policies
+from gonogo.evaluate.recall import make_recall_by_bin
 from gonogo.evaluate.score import all_methods, default_methods, score_methods
 from gonogo.evaluate.table import Table
 from gonogo.evaluate.tally import Caught, Score
@@ -53,6 +54,11 @@ class Evaluation:
     def to_tables(self) -> list[Table]:
         """All methods, and the sums of each length."""
         return [self.to_table(), *([make_length_table(self.by_length, self.how)] if self.by_length else [])]
+
+    def to_recall_table(self) -> Table:
+        """Recall over every bin, of methods with a name of their own: a table of all crossed ones is too long."""
+        named = [score for score in self.scores if "×" not in score.name]
+        return make_recall_by_bin(sorted(named, key=rank), self.how)
 
     def to_table(self) -> Table:
         """Side by side: those with few false positives first, then by recall of what differs."""

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gonogo.cases import NON_FINITE
+from gonogo.evaluate.beside_controls import EVIDENT, GROSS, can_compare, compare_with_controls
 from gonogo.limits import DTYPE_FREE, EVERY_OP
 from gonogo.records import MEASURED, Columns
 from gonogo.rules import Rule
@@ -41,6 +42,8 @@ controls in the committed records 6 in 100 differ by one unit or more, 1 in 1,00
 
 BINS = ("all", "differing", "manifest")
 """Of faulty rows: all; those whose bits are not the control's; those whose fault is beyond rounding."""
+BINS_BESIDE_CONTROLS = ("evident", "gross")
+"""Of faulty rows: those whose worst error is more than 2 times, and 10 times, the worst control's on the case."""
 
 
 def split_blocks(rows: int) -> Iterator[slice]:
@@ -172,8 +175,14 @@ class Rows:
 
     @cached_property
     def bins(self) -> dict[str, Bits]:
-        """What recall is counted over, by name."""
-        return dict(zip(BINS, map(pack, (self.faulty, self.differing, self.manifest)), strict=True))
+        """What recall is counted over, by name; those beside controls where what they take was loaded."""
+        bins = dict(zip(BINS, map(pack, (self.faulty, self.differing, self.manifest)), strict=True))
+        if can_compare(self.columns):
+            ratio = compare_with_controls(self.columns, self.calibrating, self.differing & self.sound)
+            with np.errstate(invalid="ignore"):
+                for name, least in zip(BINS_BESIDE_CONTROLS, (EVIDENT, GROSS), strict=True):
+                    bins[name] = pack(self.differing & ((ratio > least) | ~self.sound))
+        return bins
 
     @cached_property
     def cells(self) -> Cells:

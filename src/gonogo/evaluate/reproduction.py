@@ -47,7 +47,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
     for name, some in (("uniform values, as in the paper", uniform), ("all finite distributions", rows)):
         headlines.append(replace(make_headline(some), title=f"Headline, {name}"))
     evaluations = []
-    scores, summary = None, None
+    scores, summary, recall_by_bin = None, None, None
     for holdout in (*HOLDOUTS[1:], HOLDOUTS[0]):
         try:
             evaluation = evaluate(columns, holdout, every_method=holdout in ("run", "none"))
@@ -56,11 +56,14 @@ def reproduce_paper(columns: Columns) -> Reproduction:
         evaluations += evaluation.to_tables()
         named = [score for score in evaluation.scores if "×" not in score.name]
         summary = summary or replace(evaluation, scores=tuple(named)).to_table()
+        recall_by_bin = recall_by_bin or evaluation.to_recall_table()
         scores = scores or {score.name: score for score in evaluation.scores}
     assert scores is not None  # in-sample always exists
     assert summary is not None
+    assert recall_by_bin is not None
     tables = [
         replace(make_tightening(uniform), title="Tightening per control and dtype, uniform values"),
+        recall_by_bin,
         make_recall(rows, scores),
         make_curve(rows, scores),
         make_non_finite_table(rows),

@@ -55,9 +55,10 @@ def all_methods(holdout: str = "run") -> list[Method]:
     return [*default_methods(holdout), *crossed, Method("analytic", "deterministic", rule("analytic"))]
 
 
-def list_needed(methods: Sequence[Method], holdout: str) -> set[str]:
-    """What to load for scores of these methods and of all policies."""
+def list_needed(methods: Sequence[Method], holdout: str, *, beside_controls: bool = False) -> set[str]:
+    """What to load for scores of these methods and of all policies; with the bins beside controls, if so said."""
     needed = {"absolute", "deterministic", "v_abft", "signal", "bits_equal", "reduced_length", "exceeds"}
+    needed |= {"number", "ulp"} if beside_controls else set()
     return needed | {method.gauge for method in methods} | ({"size"} if holdout == "shape" else set())
 
 
