@@ -21,6 +21,7 @@ if __name__ == "__main__":
         write_lock(lock, limits, {"devices": columns.devices[0], "records": len(columns)})
         print(lock.read_text())
         ours = evaluate(columns, "run").scores[0]
+        manifest = ours.bins["manifest"]
         print(f"held out: {ours.false_positives} of {ours.control_cases} controls flagged, "
-              f"{ours.caught_manifest} of {ours.manifest} manifest faults caught")  # fmt: skip
+              f"{manifest.flagged} of {manifest.cases} manifest faults, {manifest.no_go} as no-go")  # fmt: skip
         print("changed:", diff_limits(read_lock(lock)[0], limits))

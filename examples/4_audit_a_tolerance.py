@@ -14,12 +14,12 @@ def audit(atol: float | None = None, rtol: float | None = None, policy: str | No
 
 
 def tell(found: Audit) -> None:
-    score = found.score
+    score, manifest = found.score, found.score.bins["manifest"]
     print(f"{found.tolerance}: {found.finding}")
     for probe in found.probes.values():
         print(f"  {probe.name:<9} passes {probe.passed} of {probe.cases} cases")
     print(f"  correct kernels that fail  {score.false_positives} of {score.control_cases}")
-    print(f"  faulty kernels that fail   {score.caught_manifest} of {score.manifest} where the fault shows")
+    print(f"  faulty kernels that fail   {manifest.flagged} of {manifest.cases} where the fault shows")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gonogo.errors import InputError
-from gonogo.limits import Limit
+from gonogo.limits import EVERY_OP, Limit
 from gonogo.lock import Change, diff_limits, read_lock, write_lock
 from gonogo.records.run_directory import write_atomically
 
@@ -277,6 +277,20 @@ def test_diff_of_a_kernel_named_on_one_side() -> None:
     assert [change.kind for change in diff_limits(both, [SOFTMAX])] == ["new", "gone", "gone"]
     for other in (replace(SOFTMAX, kernel="mine"), replace(SOFTMAX, dtype="float16")):
         assert len(diff_limits([named], [other])) == 2
+
+
+def test_a_universal_limit_is_one_per_contract(tmp_path: Path) -> None:
+    """First in the file, told apart by contract alone: made from one op more it is the same limit, changed."""
+    universal = replace(SOFTMAX, op=EVERY_OP, kernel="28 ops", rule="universal", value=16.5, cases=88_784)
+    path = tmp_path / "gonogo.lock"
+    write_lock(path, [SOFTMAX, universal], {"gonogo": "0.3.0"})
+    assert read_lock(path)[0] == [universal, SOFTMAX]
+    assert '[[limit]]\nop = "*"\ncontract = "float32"\nkernel = "28 ops"\ngauge = "bound"' in path.read_text()
+    more = replace(universal, kernel="29 ops", value=17.0)
+    assert diff_limits([universal], [more]) == [Change("*", "float32", None, None, "bound", 16.5, 17.0)]
+    assert diff_limits([universal], [replace(more, value=16.5)]) == []
+    with pytest.raises(InputError, match=r"limit 2 \(\*/float32/29 ops/bound\) is there twice. Keep one of them"):
+        write_lock(path, [universal, more], {})
 
 
 @given(limit_lists, limit_lists)

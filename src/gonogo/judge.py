@@ -16,6 +16,8 @@ from gonogo.plain import to_plain
 
 GO, SUSPECT, NO_GO = 0, 1, 2
 DECISIONS: tuple[Literal["go", "suspect", "no-go"], ...] = ("go", "suspect", "no-go")
+SUSPECT_UP_TO = 2.0
+"""Times its limit that a reading may still be suspect; correct chains of many terms stay below on the records."""
 
 
 def decide(
@@ -24,13 +26,13 @@ def decide(
     """GO, SUSPECT or NO_GO, element by element.
 
     `sound` is whether the outcome was ok; anything else is NO_GO before a reading is looked at. A reading above
-    its limit is SUSPECT where the deterministic bound (1, in units of the scale with every sum taken for one long
-    chain) still explains it, and NO_GO otherwise. An absent reading, NaN, is above every limit, and so is any
-    reading where the limit is absent.
+    its limit is SUSPECT up to SUSPECT_UP_TO times that, where the deterministic bound (1, in units of the scale
+    with every sum taken for one long chain) still explains it, and NO_GO otherwise. An absent reading, NaN, is
+    above every limit, and so is any reading where the limit is absent.
     """
     with np.errstate(invalid="ignore"):
         below = np.asarray(reading) <= np.asarray(limit)
-        explained = np.asarray(deterministic) <= 1.0
+        explained = (np.asarray(deterministic) <= 1.0) & (np.asarray(reading) <= SUSPECT_UP_TO * np.asarray(limit))
     unsound = ~np.asarray(sound, dtype=bool)
     go, suspect, no_go = np.int8(GO), np.int8(SUSPECT), np.int8(NO_GO)  # else NumPy makes words of eight bytes
     return np.where(unsound, no_go, np.where(below, go, np.where(explained, suspect, no_go)))

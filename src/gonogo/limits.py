@@ -16,6 +16,8 @@ GAUGES = ("absolute", "magnitude", "ulp", "bound", "deterministic")
 """Gauges that records hold readings in; the last is `bound` with every sum taken for one long chain."""
 DTYPE_FREE = ("bound", "deterministic")
 """Gauges that leave output rounding out, so that readings of all dtypes of a contract belong together."""
+EVERY_OP = "*"
+"""Stands for the op in a universal limit: made from all ops of a contract, for those without one of their own."""
 VACUOUS = 0.1
 """Share of its scale that an error may not reach: an output of zeros is off by about that, where S is large."""
 
@@ -25,9 +27,10 @@ class Limit:
     """A number that a correct kernel's reading stays below, and where it is from."""
 
     op: str
+    """EVERY_OP in a universal limit."""
     contract: str
     kernel: str | None
-    """The control it was made from; None for all of the contract's."""
+    """What it was made from, a control or, for EVERY_OP, how many ops; None for all controls of the contract."""
     dtype: str | None
     """None for all."""
     gauge: str
@@ -42,6 +45,11 @@ class Limit:
     fp_upper95: float = 1.0
     """False-positive rate on cases like these, at most, with 95 % confidence."""
     runs: tuple[str, ...] = ()
+
+    @property
+    def is_universal(self) -> bool:
+        """Whether it is for any op of its contract."""
+        return self.op == EVERY_OP
 
     @property
     def is_vacuous(self) -> bool:

@@ -1,4 +1,8 @@
-"""Limits ↔ `gonogo.lock`, a text file that is reviewed like any other: same limits, same bytes, one block each."""
+"""Limits ↔ `gonogo.lock`, a text file that is reviewed like any other: same limits, same bytes, one block each.
+
+A universal limit is an entry like any other, with "*" for its op and the number of ops it was made from, as
+"28 ops", for its kernel. No op has that name, so a reader that knows of no universal limits passes them over.
+"""
 
 from __future__ import annotations
 
@@ -217,7 +221,9 @@ def _name_entry(entry: dict[str, Any]) -> str:
 
 
 def _key(limit: Limit) -> _Key:
-    return limit.op, limit.contract, limit.kernel, limit.dtype, limit.gauge
+    # A universal limit from one op more is the same limit, changed.
+    kernel = None if limit.is_universal else limit.kernel
+    return limit.op, limit.contract, kernel, limit.dtype, limit.gauge
 
 
 def _order(key: _Key) -> tuple[Any, ...]:

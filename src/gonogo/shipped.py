@@ -1,20 +1,20 @@
 """An op and a contract → the limit of a lock file, and where it is from; by default the lock in the package.
 
-That one is made from the committed records by `make shipped`.
+That one is made from the committed records by `make results`. An op that a lock file has no limit for is held to
+its limit for all ops of the contract, and where there is none to the deterministic bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from gonogo.errors import InputError
-from gonogo.limits import Limit
-from gonogo.lock import read_lock
+from gonogo.limits import EVERY_OP, Limit
+from gonogo.lock import Provenance, read_lock
 from gonogo.ops import Op
-from gonogo.own_op import OwnOp
 from gonogo.schema import Contract
 
 NOTHING_CALIBRATED = "the deterministic bound: no limit was ever calibrated for this op and contract"
@@ -50,20 +50,18 @@ def shipped_lock() -> Path:
 def choose_limit(
     op: Op, contract: Contract, *, lock: str | Path | None = None, limit: Limit | None = None
 ) -> FoundLimit:
-    """A limit at hand, else the lock file's; the package's own is for the ops of the package only."""
+    """The given limit, else of the lock file the op's own or the contract's, else the deterministic bound."""
     if limit is not None:
         if not isinstance(limit, Limit):
             raise InputError(
                 f"limit is {type(limit).__name__}; give a gonogo.limits.Limit, or a lock file by lock="
             )
-        if (limit.op, limit.contract) != (op.name, contract.describe()):
+        if limit.op not in (op.name, EVERY_OP) or limit.contract != contract.describe():
             raise InputError(
                 f"limit is for op {limit.op}, contract {limit.contract}; this is op {op.name}, contract "
                 f"{contract.describe()}. Name that op and contract, or take another limit"
             )
         return FoundLimit(limit, tell_limit(limit))
-    if lock is None and isinstance(op, OwnOp):
-        return FoundLimit(None, NOTHING_CALIBRATED)
     return find_limit(op.name, contract, None if lock is None else Path(lock))
 
 
@@ -73,9 +71,21 @@ def find_limit(op: str, contract: Contract, lock: Path | None = None) -> FoundLi
     limits, provenance = read_lock(path)
     limit = pick_limit(limits, op, contract.describe(), str(path))
     if limit is None:
-        told = NOTHING_CALIBRATED if lock is None else f"the deterministic bound: {lock} has no limit for this one"
-        return FoundLimit(None, told)
+        return _find_universal(limits, provenance, contract, lock)
     return FoundLimit(limit, tell_limit(limit, str(provenance.get("devices", "?"))))
+
+
+def _find_universal(
+    limits: Sequence[Limit], provenance: Provenance, contract: Contract, lock: Path | None
+) -> FoundLimit:
+    """The lock file's limit for all ops of a contract, else the deterministic bound."""
+    for limit in limits:
+        if (limit.op, limit.contract, limit.gauge, limit.dtype) == (EVERY_OP, contract.describe(), "bound", None):
+            check_limit(limit, str(lock or shipped_lock()))
+            return FoundLimit(limit, tell_limit(limit, str(provenance.get("devices", "?"))))
+    return FoundLimit(
+        None, NOTHING_CALIBRATED if lock is None else f"the deterministic bound: {lock} has no limit for this one"
+    )
 
 
 def pick_limit(
@@ -111,6 +121,7 @@ def check_limit(limit: Limit, lock: str) -> Limit:
 
 
 def tell_limit(limit: Limit, where: str | None = None) -> str:
-    """Rule, cases and kernels of a limit, and the machine if it is known."""
+    """Rule, cases and kernels of a limit, and the machine if it is known; of a universal one, why it is used."""
     made_from = limit.kernel or "correct kernels"
-    return f"{limit.rule}, {limit.cases:,} cases of {made_from}" + (f" on {where}" if where else "")
+    why = ": this op has no limit of its own" if limit.is_universal else ""
+    return f"{limit.rule}, {limit.cases:,} cases of {made_from}" + (f" on {where}" if where else "") + why

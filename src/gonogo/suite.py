@@ -133,7 +133,8 @@ class Suite:
 
 def _index(limits: Sequence[Limit]) -> dict[Key, Limit]:
     """Those that tests could have used."""
-    return {(one.op, one.contract): one for one in limits if one.gauge == "bound" and one.dtype is None}
+    usable = [limit for limit in limits if limit.gauge == "bound" and limit.dtype is None]
+    return {(limit.op, limit.contract): limit for limit in usable if not limit.is_universal}
 
 
 def _anonymous(limits: Mapping[Key, Limit]) -> list[Limit]:

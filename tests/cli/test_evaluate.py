@@ -24,7 +24,7 @@ def gonogo(*words: object) -> Result:
 @pytest.fixture(scope="module")
 def held_out() -> dict[str, dict]:
     told = {}
-    for holdout in ("run", "implementation", "distribution", "shape"):
+    for holdout in ("run", "implementation", "distribution", "shape", "op"):
         told[holdout] = json.loads(gonogo("evaluate", *GPU_RUNS, "--holdout", holdout, "--json").stdout)
     return told
 
@@ -47,8 +47,9 @@ def test_the_figures_that_must_hold(held_out: dict[str, dict]) -> None:
         holdout: next(p for p in told["policies"] if p["name"] == "gonogo") for holdout, told in held_out.items()
     }
     assert ours["run"]["fp_upper95"] <= 0.002
-    for holdout in ("implementation", "distribution", "shape"):
+    for holdout in ("implementation", "distribution", "shape", "op"):
         assert ours[holdout]["fp_rate"] <= 0.005
+    assert ours["op"]["recall_manifest"] >= 0.95
     assert ours["run"]["recall_manifest"] >= 0.99
     for policy in held_out["run"]["policies"]:
         judges_most = policy["unjudged"] < policy["control_cases"] + policy["all"]

@@ -10,13 +10,14 @@ import pytest
 from made_records import make_row, write_run
 
 from gonogo.audit.counts import count_judged
-from gonogo.audit.finding import HIDDEN, Audit
+from gonogo.audit.finding import HIDDEN, ROUNDED, Audit, Probe
 from gonogo.errors import InputError
 from gonogo.evaluate import Rows, evaluate
 from gonogo.evaluate.folds import Fold, make_folds
 from gonogo.evaluate.paper_tables import make_headline, make_tightening
 from gonogo.evaluate.score import Method, calibrate, default_methods, score_methods
 from gonogo.records import load_columns, policy_column
+from gonogo.records.columns import EVERYTHING
 from gonogo.rules import rule
 
 # The paper's rule on 20 passing controls: errors 0.001 … 0.020, sorted; index round(0.95 · 19) = 18 holds 0.019;
@@ -120,7 +121,7 @@ def test_suspects_are_counted(tmp_path: Path) -> None:
 
 def test_faults_that_are_only_suspect_are_told(tmp_path: Path) -> None:
     """Of five faulty cases, one is no-go and one suspect among the manifest, one suspect below, two not caught."""
-    given = ((9.0, 2.0, 50.0), (9.0, 0.9, 50.0), (9.0, 0.9, 1.0), (1.0, 0.5, 50.0), (1.0, 0.5, 1.0))
+    given = ((9.0, 2.0, 50.0), (3.5, 0.9, 50.0), (3.5, 0.9, 1.0), (1.0, 0.5, 50.0), (1.0, 0.5, 1.0))
     faulty = [
         make_row("softmax_triton_buggy", "faulty", bound=bound, deterministic=deterministic, signal=signal)
         for bound, deterministic, signal in given
@@ -129,12 +130,44 @@ def test_faults_that_are_only_suspect_are_told(tmp_path: Path) -> None:
         load_columns([write_run(tmp_path / "run", [make_row("softmax_triton"), *faulty])]), "none"
     )
     found = {score.name: score.to_dict() for score in evaluation.scores}
-    assert [found["gonogo"][name] for name in ("manifest", "caught_manifest", "suspect_manifest")] == [3, 2, 1]
+    counted = ("manifest", "caught_manifest", "caught_no_go_manifest", "suspect_manifest")
+    assert [found["gonogo"][name] for name in counted] == [3, 2, 1, 1]
+    assert (found["gonogo"]["caught_differing"], found["gonogo"]["caught_no_go_differing"]) == (3, 1)
+    assert found["gonogo"]["recall_no_go_manifest"] == pytest.approx(1 / 3)
     assert all(score["suspect_manifest"] == 0 for name, score in found.items() if name != "gonogo")
+    line = dict(zip(evaluation.to_table().columns, evaluation.to_table().rows[0], strict=True))
+    assert (line["method"], line["manifest flagged"], line["manifest no-go"]) == ("gonogo", "66.67 %", "33.33 %")
     note = evaluation.to_table().note
     assert (
         "Of 2 manifest cases that gonogo flags, 1 (50.0 %) are suspect only: verify and gonogo check pass" in note
     )
+
+
+def test_long_sums_are_counted_apart(tmp_path: Path) -> None:
+    """Of sums of 63 and 64 terms one fault each is no-go, of 299 one is suspect, of 1,100 one is not flagged."""
+    planted = ((63, 9.0), (64, 9.0), (299, 3.5), (300, 9.0), (1_099, 9.0), (1_100, 1.0), (70_000, 9.0))
+    rows = [
+        make_row("softmax_triton_buggy", "faulty", reduced_length=length, bound=bound, deterministic=0.9)
+        for length, bound in planted
+    ]
+    rows += [make_row("softmax_triton", reduced_length=length, bound=0.5) for length in (1, 299, 5_000)]
+    rows.append(make_row("softmax_triton", reduced_length=300, outcome="unwritten", bound=None))
+    evaluation = evaluate(load_columns([write_run(tmp_path / "run", rows)]), "none")
+    table = evaluation.to_tables()[1]
+    assert table.title == "By length of sums, in-sample"
+    assert [tuple(map(str, row[:4])) for row in table.rows] == [
+        ("< 64", "0.000 % (0/1)", "100.00 % (1/1)", "100.00 % (1/1)"),
+        ("64 to 299", "0.000 % (0/1)", "100.00 % (2/2)", "50.00 % (1/2)"),
+        ("300 to 1,099", "100.000 % (1/1)", "100.00 % (2/2)", "100.00 % (2/2)"),
+        ("1,100 or more", "0.000 % (0/1)", "50.00 % (1/2)", "50.00 % (1/2)"),
+    ]
+    ours = [count for count in evaluation.to_dict()["by_length"] if count["method"] == "gonogo"]
+    assert ours[1] == {
+        "method": "gonogo", "terms": "64 to 299", "control_cases": 1, "false_positives": 0, "manifest": 2,
+        "caught_manifest": 2, "caught_no_go_manifest": 1,
+    }  # fmt: skip
+    without = evaluate(load_columns([tmp_path / "run"], wanted=set(EVERYTHING) - {"reduced_length"}), "none")
+    assert len(without.to_tables()) == 1
 
 
 def test_live_rows_are_counted_as_records_are(tmp_path: Path) -> None:
@@ -153,14 +186,13 @@ def test_live_rows_are_counted_as_records_are(tmp_path: Path) -> None:
     ]
     for row in rows:
         row[policy_column("kernelbench")] = 2.0
-    audit = Audit("softmax", "float16", "kernelbench", {})
+    audit = Audit("softmax", "float16", "kernelbench", {ROUNDED: Probe(ROUNDED)})
     count_judged(audit, [(row, True) for row in rows])
     live, recorded = audit.score.to_dict(), scores_of(write_run(tmp_path / "run", rows))["kernelbench"]
     assert (live["control_cases"], live["all"], live["differing"], live["manifest"]) == (2, 4, 3, 2)
     assert live["caught_all"] == 4
-    assert {name: live[name] for name in live if name not in HIDDEN} == {
-        name: recorded[name] for name in live if name not in HIDDEN
-    }
+    assert {name: recorded[name] for name in live} | {name: live[name] for name in HIDDEN} == live
+    assert not any("no_go" in name for name in audit.to_dict())
 
 
 def test_implementation_distribution_shape_and_device(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from gonogo import rules
 from gonogo.errors import InputError, TooFewCases, UnknownRule
 from gonogo.rules import rule, rule_names
 
-NAMES = ("analytic", "conformal", "max-margin", "paper", "pooled", "wilks")
+NAMES = ("analytic", "conformal", "max-margin", "paper", "pooled", "universal", "wilks")
 reading_lists = st.lists(st.floats(0.0, 1e300), min_size=1, max_size=400)
 
 
@@ -130,6 +130,7 @@ def test_a_limit_beyond_all_numbers_is_refused(name: str) -> None:
         ("conformal", {"rate": 1.5}, "rule conformal: rate is 1.5; it is a finite number above 0 and below 1"),
         ("pooled", {"floor": -1.0}, "rule pooled: floor is -1.0; it is a finite number above 0"),
         ("pooled", {"margin": math.nan}, "rule pooled: margin is nan; it is a finite number above 0"),
+        ("universal", {"floor": 0.0}, "rule universal: floor is 0.0; it is a finite number above 0"),
         ("analytic", {"rate": 0.1}, "rule 'analytic' has no parameter 'rate'. It has: none"),
     ],
 )
@@ -145,7 +146,8 @@ def test_a_parameter_that_is_no_number_is_refused() -> None:
 
 
 def test_what_each_takes_together() -> None:
-    assert {name for name in NAMES if not rule(name).pooled} == {"paper", "max-margin"}
+    assert {name for name in NAMES if rule(name).pools == "control"} == {"paper", "max-margin"}
+    assert {name for name in NAMES if rule(name).pools == "contract"} == {"universal"}
 
 
 def test_paper_by_hand() -> None:
@@ -170,7 +172,8 @@ def test_paper_oracle(readings: list[float], percentile: float, factor: float) -
 def test_max_margin_and_pooled_oracle(readings: list[float], factor: float) -> None:
     largest = max(readings) * factor
     assert rule("max-margin", factor=factor).limit(np.array(readings)) == largest
-    assert rule("pooled", margin=factor, floor=0.25).limit(np.array(readings)) == max(0.25, largest)
+    for name in ("pooled", "universal"):
+        assert rule(name, margin=factor, floor=0.25).limit(np.array(readings)) == max(0.25, largest)
 
 
 def test_pooled_has_a_floor() -> None:

@@ -15,7 +15,8 @@ from gonogo.audit.finding import Audit
 from gonogo.audit.tolerance import Tolerance
 from gonogo.evaluate import filter_columns
 from gonogo.evaluate.groups import Rows
-from gonogo.evaluate.score import ALWAYS_SEEN, UNJUDGED, Score, score_policies
+from gonogo.evaluate.policies import ALWAYS_SEEN, score_policies
+from gonogo.evaluate.tally import UNJUDGED, Score
 from gonogo.judge import GO, NO_GO
 from gonogo.policies import Twin
 from gonogo.records import Columns, Row

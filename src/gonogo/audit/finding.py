@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gonogo.evaluate.score import Score
+from gonogo.evaluate import groups
 from gonogo.evaluate.table import Share, Table
+from gonogo.evaluate.tally import Score
 
 PROBES = ("zeros", "constant", "mean", "input")
 """Plainly wrong: all 0, all 1, the mean of the expected output everywhere, the first input as it is."""
 HIDDEN = ("name", "gauge", "rule", "suspects", "suspect_manifest")
-"""Of a score: a tolerance says yes or no, never suspect."""
+"""Of a score, beside what it says of no-go: a tolerance says yes or no, never suspect."""
 ROUNDED = "rounded"
 """The exact result, rounded correctly."""
 BINS = ("identical", "sub-rounding", "manifest")
@@ -67,11 +68,11 @@ class Audit:
     @property
     def bins(self) -> dict[str, Share]:
         """Faults caught, by how much they change: no bit, less than rounding may, more."""
-        score = self.score
+        every, differing, manifest = (self.score.bins[name] for name in groups.BINS)
         shares = (
-            Share(score.caught_all - score.caught_differing, score.all - score.differing),
-            Share(score.caught_differing - score.caught_manifest, score.differing - score.manifest),
-            Share(score.caught_manifest, score.manifest),
+            Share(every.flagged - differing.flagged, every.cases - differing.cases),
+            Share(differing.flagged - manifest.flagged, differing.cases - manifest.cases),
+            Share(manifest.flagged, manifest.cases),
         )
         return dict(zip(BINS, shares, strict=True))
 
@@ -94,7 +95,7 @@ class Audit:
             "probed_cases": self.probed, "vacuous_cases": self.fooled,
             "probes": {name: {"cases": one.cases, "passed": one.passed} for name, one in self.probes.items()},
             "elements": self.elements, "elements_below_half_ulp": self.too_tight, "counted_in": self.counted_in,
-            **{name: counts[name] for name in counts if name not in HIDDEN},
+            **{name: counts[name] for name in counts if name not in HIDDEN and "no_go" not in name},
             "bins": {name: {"caught": share.part, "faults": share.whole} for name, share in self.bins.items()},
             "gonogo_limit": self.limit, "gonogo_limit_from": self.limit_from,
         }  # fmt: skip

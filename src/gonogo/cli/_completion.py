@@ -20,7 +20,7 @@ PROGRAM = "gonogo"
 VARIABLE = "_GONOGO_COMPLETE"
 """The shell asks by running the program with this set."""
 DEVICES = ("auto", "cpu", "cuda")
-HOLDOUTS = ("none", "run", "implementation", "distribution", "shape", "device")
+HOLDOUTS = ("none", "run", "implementation", "distribution", "shape", "op", "device")
 
 
 def _offer(list_words: Callable[[click.Context], Iterable[str]], *, several: bool = False) -> Completer:

@@ -55,8 +55,7 @@ def calibrate(
     """Make limits from the controls of RUNS (run directories, or folders of them)."""
     from gonogo._version import __version__
     from gonogo.evaluate.groups import Rows
-    from gonogo.evaluate.score import Method
-    from gonogo.evaluate.score import calibrate as make_limits
+    from gonogo.evaluate.score import Method, calibrate_with_universal
     from gonogo.limits import GAUGES
     from gonogo.lock import read_lock, write_lock
     from gonogo.records import find_distinct_runs, load_columns
@@ -74,7 +73,7 @@ def calibrate(
     columns = load_columns(runs, wanted={"absolute", gauge})  # the one tells where a format overflows
     wanted = set(split_words(ops))
     check_recorded("op", sorted(wanted), columns.names["op"])
-    made = [limit for limit in make_limits(Rows(columns), method) if not wanted or limit.op in wanted]
+    made = [limit for limit in calibrate_with_universal(Rows(columns), method) if not wanted or limit.op in wanted]
     limits = [limit for limit in made if not limit.is_vacuous]
     for limit in made:
         if limit.is_vacuous:
@@ -96,11 +95,20 @@ def calibrate(
         write_lock(out, limits, provenance)
     if as_json:
         print_json({
-            "lock": str(out), "limits": len(limits), "left_out": len(made) - len(limits),
-            "records": len(columns), "gauge": gauge, "rule": rule_name
+            "lock": str(out), "limits": len(limits), "universal": sum(limit.is_universal for limit in limits),
+            "left_out": len(made) - len(limits), "records": len(columns), "gauge": gauge, "rule": rule_name
         })  # fmt: skip
     else:
-        click.echo(f"{len(limits)} limit{'' if len(limits) == 1 else 's'} ({gauge} × {rule_name}) in {out}")
+        click.echo(f"{_tell_written(limits, gauge, rule_name)} in {out}")
+
+
+def _tell_written(limits: list[Limit], gauge: str, rule_name: str) -> str:
+    """How many limits of which kind: those of the rule, and universal ones beside them."""
+    asked_for = [limit for limit in limits if limit.rule == rule_name]
+    beside = len(limits) - len(asked_for)
+    plural = "" if len(asked_for) == 1 else "s"
+    universal = f" and {beside} for all ops of a contract" if beside else ""
+    return f"{len(asked_for)} limit{plural} ({gauge} × {rule_name}){universal}"
 
 
 def _tell_vacuous(limit: Limit) -> str:

@@ -24,7 +24,7 @@ from gonogo.cli._tables import print_json, print_tables
     "--holdout",
     default="run",
     show_default=True,
-    help="none, run, implementation, distribution, shape, device.",
+    help="none, run, implementation, distribution, shape, op, device.",
     shell_complete=complete_holdout,
 )
 @click.option("--op", default="", help="Only this op.", shell_complete=complete_op)
@@ -34,7 +34,9 @@ from gonogo.cli._tables import print_json, print_tables
 )
 @click.option("--every-method", is_flag=True, help="Every gauge with every rule.")
 @click.option(
-    "--tables", is_flag=True, help="The paper's tables too: headline, tightening, recall per kernel, curve."
+    "--tables",
+    is_flag=True,
+    help="Recall by bin and the paper's tables too: headline, tightening, recall per kernel, curve.",
 )
 @click.option(
     "--sweep", is_flag=True, help="Safety factors, percentiles and margins: false positives against recall."
@@ -68,7 +70,8 @@ def evaluate(
     from gonogo.records.columns import EVERYTHING
 
     def load(paths: tuple[Path, ...]) -> Rows:
-        wanted = EVERYTHING if every_method or sweep else list_needed(default_methods(), holdout)
+        needed = list_needed(default_methods(holdout), holdout, beside_controls=tables)
+        wanted = set(EVERYTHING) - {"number"} | needed if every_method or sweep else needed
         columns = load_columns(paths, wanted=wanted)
         for name, word in (("op", op), ("dtype", dtype), ("distribution", distribution)):
             check_recorded(name, [word] if word else [], columns.names[name])
@@ -85,10 +88,11 @@ def evaluate(
             raise InputError("no runs given. Example: gonogo evaluate records")
         rows = load(runs)
         evaluation = score(rows.columns, holdout, every_method=every_method)
-        found, result = [evaluation.to_table()], evaluation.to_dict()
+        found, result = evaluation.to_tables(), evaluation.to_dict()
         scores = {one.name: one for one in evaluation.scores}
         if tables:
             found += [
+                evaluation.to_recall_table(),
                 make_headline(rows),
                 make_tightening(rows),
                 make_recall(rows, scores),
@@ -100,7 +104,7 @@ def evaluate(
     if as_json:
         extra = {
             t.title: [dict(zip(t.columns, map(_plain, row), strict=True)) for row in t.rows]
-            for t in found[not drift :]
+            for t in (found if drift else found[len(evaluation.to_tables()) :])
         }
         print_json(result | ({"schema": 1, "tables": extra} if extra else {}))
         return

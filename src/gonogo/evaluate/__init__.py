@@ -12,8 +12,12 @@ import numpy as np
 from gonogo.cases import NON_FINITE
 from gonogo.errors import InputError
 from gonogo.evaluate.groups import MANIFEST, Rows
-from gonogo.evaluate.score import Score, all_methods, default_methods, score_methods, score_policies
+from gonogo.evaluate.lengths import LengthCount, count_lengths, make_length_table
+from gonogo.evaluate.policies import score_policies
+from gonogo.evaluate.recall import make_recall_by_bin
+from gonogo.evaluate.score import all_methods, default_methods, score_methods
 from gonogo.evaluate.table import Table
+from gonogo.evaluate.tally import Caught, Score
 from gonogo.records import Columns
 
 __all__ = ["Evaluation", "Rows", "evaluate", "filter_columns"]
@@ -30,6 +34,13 @@ class Evaluation:
     scores: tuple[Score, ...]
     left_out: dict[str, int]
     """Rows that no score counts, by reason."""
+    by_length: tuple[LengthCount, ...] = ()
+    """Empty where lengths were not loaded."""
+
+    @property
+    def how(self) -> str:
+        """The hold-out, as titles have it."""
+        return "in-sample" if self.holdout == "none" else f"held out by {self.holdout}"
 
     def to_dict(self) -> dict[str, Any]:
         """For --json."""
@@ -37,58 +48,70 @@ class Evaluation:
             "schema": 1, "holdout": self.holdout, "in_sample": self.holdout == "none", "records": self.records,
             "runs": list(self.runs), "devices": sorted(set(self.devices)), "manifest_signal": MANIFEST,
             "left_out": self.left_out, "policies": [score.to_dict() for score in self.scores],
+            "by_length": [count.to_dict() for count in self.by_length],
         }  # fmt: skip
+
+    def to_tables(self) -> list[Table]:
+        """All methods, and the sums of each length."""
+        return [self.to_table(), *([make_length_table(self.by_length, self.how)] if self.by_length else [])]
+
+    def to_recall_table(self) -> Table:
+        """Recall over every bin, of methods with a name of their own: a table of all crossed ones is too long."""
+        named = [score for score in self.scores if "×" not in score.name]
+        return make_recall_by_bin(sorted(named, key=rank), self.how)
 
     def to_table(self) -> Table:
         """Side by side: those with few false positives first, then by recall of what differs."""
-
-        def percent(key: str, digits: int = 1) -> str | None:
-            rate = found[key]
-            return None if rate is None else f"{100 * rate:.{digits}f} %"
-
-        lines = []
-        for score in sorted(self.scores, key=_rank):
-            found = score.to_dict()
-            lines.append((
-                score.name, score.gauge if score.gauge == "policy" else f"{score.gauge} × {score.rule}",
-                f"{score.false_positives:,}/{score.control_cases:,}",
-                percent("fp_rate", 3), percent("fp_upper95", 3), percent("recall_all"),
-                percent("recall_differing"), percent("recall_manifest", 2), score.unjudged,
-            ))  # fmt: skip
+        lines = [_make_line(score) for score in sorted(self.scores, key=rank)]
         machines = ", ".join(sorted(set(self.devices)))
-        how = "in-sample" if self.holdout == "none" else f"held out by {self.holdout}"
         columns = (
-            "method", "gauge × rule", "false positives", "rate", "at most (95 %)", "all", "differing", "manifest",
-            "not judged",
+            "method", "gauge × rule", "false positives", "rate", "at most (95 %)", "all", "differing",
+            "manifest flagged", "manifest no-go", "not judged",
         )  # fmt: skip
         note = (
             f"{self.records:,} records of {len(self.runs)} runs on {machines}. Recall of all faulty cases, "
             f"of those whose bits differ from the control's, of the manifest ones (signal ≥ {MANIFEST:g}). "
+            f"Flagged are suspect and no-go. {_tell_suspects(self.scores)}"
         )
-        note += _tell_suspects(self.scores) + _tell_left_out(self.left_out)
-        return Table(f"All methods, {how}", columns, lines, note)
+        return Table(f"All methods, {self.how}", columns, lines, note + _tell_left_out(self.left_out))
+
+
+def _make_line(score: Score) -> tuple[str | int | None, ...]:
+    counts = score.to_dict()
+
+    def percent(key: str, digits: int = 1) -> str | None:
+        rate = counts[key]
+        return None if rate is None else f"{100 * rate:.{digits}f} %"
+
+    return (
+        score.name, score.gauge if score.gauge == "policy" else f"{score.gauge} × {score.rule}",
+        f"{score.false_positives:,}/{score.control_cases:,}",
+        percent("fp_rate", 3), percent("fp_upper95", 3), percent("recall_all"), percent("recall_differing"),
+        percent("recall_manifest", 2), percent("recall_no_go_manifest", 2), score.unjudged,
+    )  # fmt: skip
 
 
 USABLE_RATE = 0.01
 """False-positive rate above which a test suite of a few hundred cases fails at every run."""
 
 
-def _rank(score: Score) -> tuple[bool, bool, float]:
-    """What judges few of the cases is not to be compared with what judges all, and comes behind it."""
+def rank(score: Score) -> tuple[bool, bool, float]:
+    """Order of a table: what judges few of the cases is not to be compared with what judges all, and comes last."""
     rate = score.false_positives / max(score.control_cases, 1)
-    partial = score.unjudged > score.control_cases + score.all
-    return rate > USABLE_RATE, partial, -score.caught_differing / max(score.differing, 1)
+    every, differing = score.bins["all"], score.bins["differing"]
+    partial = score.unjudged > score.control_cases + every.cases
+    return rate > USABLE_RATE, partial, -differing.flagged / max(differing.cases, 1)
 
 
 def _tell_suspects(scores: Sequence[Score]) -> str:
-    """What recall counts as caught and a strict check lets pass."""
-    ours = next((score for score in scores if score.name == "gonogo"), None)
-    if ours is None or not ours.caught_manifest:
+    """What recall counts as flagged and a strict check lets pass."""
+    ours = next((score.bins["manifest"] for score in scores if score.name == "gonogo"), Caught())
+    if not ours.flagged:
         return ""
-    share = f"{ours.suspect_manifest:,} ({100 * ours.suspect_manifest / ours.caught_manifest:.1f} %)"
+    suspect = ours.flagged - ours.no_go
     return (
-        f"Of {ours.caught_manifest:,} manifest cases that gonogo flags, {share} are suspect only: verify and "
-        "gonogo check pass a kernel with no worse case. "
+        f"Of {ours.flagged:,} manifest cases that gonogo flags, {suspect:,} ({100 * suspect / ours.flagged:.1f} %) "
+        "are suspect only: verify and gonogo check pass a kernel with no worse case. "
     )
 
 
@@ -102,11 +125,12 @@ def evaluate(columns: Columns, holdout: str = "run", *, every_method: bool = Fal
     rows = Rows(columns)
     if not rows.calibrating.any():
         raise InputError("no sound control record among these: there is nothing to calibrate from")
-    methods = all_methods() if every_method else default_methods()
+    methods = all_methods(holdout) if every_method else default_methods(holdout)
     scores = [*score_methods(rows, holdout, methods), *score_policies(rows)]
     return Evaluation(
-        holdout, len(columns), tuple(columns.devices), tuple(columns.runs), tuple(scores), count_left_out(rows)
-    )
+        holdout, len(columns), tuple(columns.devices), tuple(columns.runs), tuple(scores), count_left_out(rows),
+        count_lengths(rows, scores),
+    )  # fmt: skip
 
 
 def count_left_out(rows: Rows) -> dict[str, int]:

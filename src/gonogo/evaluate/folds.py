@@ -10,7 +10,7 @@ import numpy as np
 from gonogo.errors import InputError
 from gonogo.evaluate.groups import Mask, Rows
 
-HOLDOUTS = ("none", "run", "implementation", "distribution", "shape", "device")
+HOLDOUTS = ("none", "run", "implementation", "distribution", "shape", "op", "device")
 """`none` is in-sample: limits are judged on the rows they were made from, and look better than they are."""
 
 
@@ -61,6 +61,13 @@ def make_folds(rows: Rows, holdout: str) -> Iterator[Fold]:
             if sizes.size:
                 large |= of_op & (columns.size > np.median(sizes))
         yield Fold("larger shapes", rows.calibrating & ~large, large)
+    elif holdout == "op":
+        ops = np.unique(columns.codes["op"][rows.calibrating])
+        if len(ops) < 2:
+            raise InputError("hold-out op needs records of two ops or more; these are of one")
+        for code in ops:
+            here = columns.codes["op"] == code
+            yield Fold(columns.names["op"][code], rows.calibrating & ~here, here)
     else:
         devices = np.array([sorted(set(columns.devices)).index(device) for device in columns.devices])
         if len(set(columns.devices)) < 2:

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gonogo.cases import NON_FINITE
-from gonogo.limits import DTYPE_FREE
+from gonogo.evaluate.beside_controls import EVIDENT, GROSS, can_compare, compare_with_controls
+from gonogo.limits import DTYPE_FREE, EVERY_OP
 from gonogo.records import MEASURED, Columns
 from gonogo.rules import Rule
 
@@ -38,6 +39,11 @@ MANIFEST = 2.0
 The difference of two outputs carries the rounding of both: two correct kernels may differ by two units. Of pairs of
 controls in the committed records 6 in 100 differ by one unit or more, 1 in 1,000 by two.
 """
+
+BINS = ("all", "differing", "manifest")
+"""Of faulty rows: all; those whose bits are not the control's; those whose fault is beyond rounding."""
+BINS_BESIDE_CONTROLS = ("evident", "gross")
+"""Of faulty rows: those whose worst error is more than 2 times, and 10 times, the worst control's on the case."""
 
 
 def split_blocks(rows: int) -> Iterator[slice]:
@@ -163,9 +169,20 @@ class Rows:
         return self.controls | self.faulty
 
     @cached_property
-    def bits(self) -> tuple[Bits, Bits, Bits, Bits]:
-        """What scores count: controls, faulty rows, those that differ and those that are manifest."""
-        return pack(self.controls), pack(self.faulty), pack(self.differing), pack(self.manifest)
+    def control_bits(self) -> Bits:
+        """What false positives are counted over."""
+        return pack(self.controls)
+
+    @cached_property
+    def bins(self) -> dict[str, Bits]:
+        """What recall is counted over, by name; those beside controls where what they take was loaded."""
+        bins = dict(zip(BINS, map(pack, (self.faulty, self.differing, self.manifest)), strict=True))
+        if can_compare(self.columns):
+            ratio = compare_with_controls(self.columns, self.calibrating, self.differing & self.sound)
+            with np.errstate(invalid="ignore"):
+                for name, least in zip(BINS_BESIDE_CONTROLS, (EVIDENT, GROSS), strict=True):
+                    bins[name] = pack(self.differing & ((ratio > least) | ~self.sound))
+        return bins
 
     @cached_property
     def cells(self) -> Cells:
@@ -189,13 +206,13 @@ class Rows:
         self, rule: Rule, gauge: str, *, across_kernels: bool = False
     ) -> tuple[npt.NDArray[np.int32], list[tuple[str, ...]]]:
         """As `group`, cell by cell."""
-        pooled = rule.pooled or across_kernels
+        pooled = rule.pools != "control" or across_kernels
         none = np.full(len(self.cells), -1, np.int16)
         keys = {
-            "op": self.cells.codes["op"],
+            "op": none if rule.pools == "contract" else self.cells.codes["op"],
             "contract": self._contract if pooled else self._contract_of_source,
             "kernel": none if pooled else self._source,
-            "dtype": none if rule.pooled and gauge in DTYPE_FREE else self.cells.codes["dtype"],
+            "dtype": none if rule.pools != "control" and gauge in DTYPE_FREE else self.cells.codes["dtype"],
         }
         distinct, groups = np.unique(np.stack(list(keys.values())), axis=1, return_inverse=True)
         names = [
@@ -205,7 +222,7 @@ class Rows:
         return groups.ravel().astype(np.int32), names
 
     def _name(self, column: str, code: int) -> str:
-        return self.columns.names[column][code] if code >= 0 else ""
+        return self.columns.names[column][code] if code >= 0 else EVERY_OP if column == "op" else ""
 
     @cached_property
     def source(self) -> npt.NDArray[np.int16]:

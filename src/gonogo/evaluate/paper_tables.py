@@ -8,10 +8,12 @@ from itertools import pairwise
 import numpy as np
 
 from gonogo.evaluate.figure import Cell
-from gonogo.evaluate.groups import Mask, Rows
+from gonogo.evaluate.groups import Mask, Rows, pack
+from gonogo.evaluate.policies import score_policies
 from gonogo.evaluate.published import load_published
-from gonogo.evaluate.score import Score, calibrate, default_methods, score_methods, score_policies
+from gonogo.evaluate.score import calibrate, default_methods, score_methods
 from gonogo.evaluate.table import Share, Table
+from gonogo.evaluate.tally import Score
 from gonogo.ops import Kernel, find_ops
 
 
@@ -64,6 +66,11 @@ def _share(score: Score, mask: Mask) -> Share:
     return Share(int((here & score.flagged).sum()), int(here.sum()))
 
 
+def _share_no_go(score: Score, mask: Mask) -> Share:
+    caught = score.count_within(pack(mask))
+    return Share(caught.no_go, caught.cases)
+
+
 def find_tightening(rows: Rows) -> list[tuple[Cell, int]]:
     """Per control and dtype: the hand-picked atol, the paper's rule on its readings, and the number of these."""
     kernels = {k.name: k for op in find_ops() for k in op.kernels}
@@ -113,11 +120,12 @@ def make_recall(rows: Rows, scores: dict[str, Score]) -> Table:
             lines.append((
                 kernel, dtype, int(here.sum()), int(identical.sum()), int((differing & ~manifest).sum()),
                 int(manifest.sum()), *(_share(scores[name], differing) for name in ("current", "paper", "gonogo")),
-                _share(scores["gonogo"], manifest), said,
+                _share(scores["gonogo"], manifest), _share_no_go(scores["gonogo"], manifest), said,
             ))  # fmt: skip
     names = (
         "faulty kernel", "dtype", "cases", "identical", "sub-rounding", "manifest", "current of differing",
-        "paper's rule of differing", "gonogo of differing", "gonogo of manifest", "published: current/rule of all",
+        "paper's rule of differing", "gonogo of differing", "gonogo of manifest", "gonogo no-go of manifest",
+        "published: current/rule of all",
     )  # fmt: skip
     return Table("Recall per faulty kernel", names, lines)
 

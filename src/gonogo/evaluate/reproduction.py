@@ -13,7 +13,7 @@ from gonogo.evaluate import Rows, evaluate, filter_columns, make_non_finite_tabl
 from gonogo.evaluate.figure import Cell, draw_tightening
 from gonogo.evaluate.folds import HOLDOUTS
 from gonogo.evaluate.paper_tables import find_tightening, make_curve, make_headline, make_recall, make_tightening
-from gonogo.evaluate.score import calibrate, default_methods
+from gonogo.evaluate.score import calibrate_with_universal, default_methods
 from gonogo.evaluate.sweep import make_sweep
 from gonogo.evaluate.table import Table
 from gonogo.limits import Limit
@@ -47,20 +47,23 @@ def reproduce_paper(columns: Columns) -> Reproduction:
     for name, some in (("uniform values, as in the paper", uniform), ("all finite distributions", rows)):
         headlines.append(replace(make_headline(some), title=f"Headline, {name}"))
     evaluations = []
-    scores, summary = None, None
+    scores, summary, recall_by_bin = None, None, None
     for holdout in (*HOLDOUTS[1:], HOLDOUTS[0]):
         try:
             evaluation = evaluate(columns, holdout, every_method=holdout in ("run", "none"))
         except InputError:  # one run, or one device: that hold-out does not exist here
             continue
-        evaluations.append(evaluation.to_table())
+        evaluations += evaluation.to_tables()
         named = [score for score in evaluation.scores if "×" not in score.name]
         summary = summary or replace(evaluation, scores=tuple(named)).to_table()
+        recall_by_bin = recall_by_bin or evaluation.to_recall_table()
         scores = scores or {score.name: score for score in evaluation.scores}
     assert scores is not None  # in-sample always exists
     assert summary is not None
+    assert recall_by_bin is not None
     tables = [
         replace(make_tightening(uniform), title="Tightening per control and dtype, uniform values"),
+        recall_by_bin,
         make_recall(rows, scores),
         make_curve(rows, scores),
         make_non_finite_table(rows),
@@ -75,7 +78,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
         evaluations=evaluations,
         tables=tables,
         cells=[cell for cell, _ in find_tightening(uniform)],
-        limits=[limit for limit in calibrate(rows, default_methods()[0]) if not limit.is_vacuous],
+        limits=[limit for limit in calibrate_with_universal(rows, default_methods()[0]) if not limit.is_vacuous],
     )
 
 

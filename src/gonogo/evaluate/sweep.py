@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evaluate.groups import Rows
+from gonogo.evaluate.groups import BINS, Rows
 from gonogo.evaluate.score import Method, score_methods
 from gonogo.evaluate.table import Share, Table
 from gonogo.rules import rule
@@ -25,10 +25,11 @@ def make_sweep(rows: Rows, holdout: str) -> Table:
     ]  # fmt: skip
     lines = []
     for score in score_methods(rows, holdout, methods):
+        every, differing, manifest = (score.bins[name] for name in BINS)
         lines.append((
             score.name, Share(score.false_positives, score.control_cases, 3),
-            Share(score.caught_all, score.all), Share(score.caught_differing, score.differing),
-            Share(score.caught_manifest, score.manifest, 2),
+            Share(every.flagged, every.cases), Share(differing.flagged, differing.cases),
+            Share(manifest.flagged, manifest.cases, 2), Share(manifest.no_go, manifest.cases, 2),
         ))  # fmt: skip
-    columns = ("gauge × rule", "false positives", "recall, all", "recall, differing", "recall, manifest")
+    columns = ("gauge × rule", "false positives", "all", "differing", "manifest flagged", "manifest no-go")
     return Table(f"Sweep, hold-out {holdout}", columns, lines)

@@ -24,7 +24,7 @@ Codes = npt.NDArray[np.int8] | npt.NDArray[np.int16]
 
 TEXT = ("op", "dtype", "kernel", "role", "contract", "distribution", "outcome", "calibrate_against")
 READINGS = ("absolute", "magnitude", "ulp", "bound", "deterministic", "v_abft")
-EVERYTHING = (*READINGS, "signal", "bits_equal", "size", "exceeds")
+EVERYTHING = (*READINGS, "signal", "bits_equal", "size", "reduced_length", "number", "exceeds")
 """What can be loaded beside text: readings, and fields of Columns."""
 BATCH_ROWS = 2**18
 
@@ -47,6 +47,10 @@ class Columns:
     """1, 0, or −1 where there was nothing to compare with."""
     size: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     """Elements of the output."""
+    reduced_length: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """Terms of a sum; 1 where the op sums nothing."""
+    number: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """Of the case in its run: rows that share run and number are of the same inputs."""
     exceeds: dict[str, npt.NDArray[np.int8]] = field(default_factory=dict)
     """By policy, `current` among them: 1 where its reading is above 1, 0 where not, −1 where it has none."""
 
@@ -75,7 +79,8 @@ class Columns:
             self.runs, self.devices, self.names,
             {name: codes[mask] for name, codes in self.codes.items()}, self.run[mask],
             {name: values[mask] for name, values in self.readings.items()}, pick(self.signal),
-            pick(self.bits_equal), pick(self.size), {name: values[mask] for name, values in self.exceeds.items()},
+            pick(self.bits_equal), pick(self.size), pick(self.reduced_length), pick(self.number),
+            {name: values[mask] for name, values in self.exceeds.items()},
         )  # fmt: skip
 
 
@@ -159,8 +164,8 @@ def _allocate(columns: Columns, rows: int, wanted: Collection[str]) -> None:
         columns.signal = np.empty(rows, np.float32)
     if "bits_equal" in wanted:
         columns.bits_equal = np.empty(rows, np.int8)
-    if "size" in wanted:
-        columns.size = np.empty(rows, np.int32)
+    for name in {"size", "reduced_length", "number"}.intersection(wanted):
+        setattr(columns, name, np.empty(rows, np.int32))
 
 
 def _fill_part(columns: Columns, start: int, part: _Part) -> list[tuple[slice, dict[str, list[str]]]]:
@@ -183,6 +188,10 @@ def _fill_measured(columns: Columns, place: slice, batch: pa.RecordBatch) -> Non
         columns.bits_equal[place] = _to_numpy(batch["bits_equal"].cast(pa.int8()).fill_null(-1))
     if len(columns.size):
         columns.size[place] = _to_numpy(batch["count"].fill_null(0))
+    if len(columns.reduced_length):
+        columns.reduced_length[place] = _to_numpy(batch["reduced_length"].fill_null(1))
+    if len(columns.number):
+        columns.number[place] = _to_numpy(batch["number"])
     for name, exceeds in columns.exceeds.items():
         if name == "current":
             exceeds[place] = _compare(_to_numpy(batch["max_abs"]), _to_numpy(batch["current_atol"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,8 @@ class Rule:
     """All of them, also those left at their defaults; `rate` is the false-positive rate that is promised."""
     needs: int
     """Fewest readings with which the rule keeps its promise."""
-    pooled: bool
-    """Whether it takes the readings of all controls of a group together, rather than of one control at a time."""
+    pools: Literal["control", "op", "contract"]
+    """What it takes together: readings of one control, of all of an op and contract, or of all of a contract."""
     find_rank: Callable[[int], int]
     """How many readings, `needs` of them or more → which one counts, 0 for the smallest."""
     settle: Callable[[float], float] = float

@@ -5,4 +5,4 @@ from gonogo.rules._rule import Rule
 
 def rule() -> Rule:
     """1: to first order no correct kernel reads more, in units of a scale with every sum one long chain."""
-    return Rule("analytic", {}, needs=0, pooled=True, find_rank=lambda count: 0, settle=lambda reading: 1.0)
+    return Rule("analytic", {}, needs=0, pools="op", find_rank=lambda count: 0, settle=lambda reading: 1.0)

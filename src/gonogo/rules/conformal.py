@@ -18,7 +18,7 @@ def rule(*, rate: float = 1e-2) -> Rule:
         return _ceil((count + 1) * (1 - exact)) - 1
 
     # It is below n where 1 ≤ (n + 1)·rate.
-    return Rule("conformal", {"rate": rate}, needs=_ceil(1 / exact) - 1, pooled=True, find_rank=find_rank)
+    return Rule("conformal", {"rate": rate}, needs=_ceil(1 / exact) - 1, pools="op", find_rank=find_rank)
 
 
 def _ceil(value: Fraction) -> int:

@@ -10,7 +10,7 @@ def rule(*, factor: float = 1.2) -> Rule:
         "max-margin",
         {"factor": factor},
         needs=1,
-        pooled=False,
+        pools="control",
         find_rank=lambda count: count - 1,
         settle=lambda largest: factor * largest,
     )

@@ -13,7 +13,7 @@ def rule(*, percentile: float = 95.0, factor: float = 1.5) -> Rule:
         "paper",
         {"percentile": float(percentile), "factor": factor},
         needs=1,
-        pooled=False,
+        pools="control",
         find_rank=lambda count: round(percentile / 100.0 * (count - 1)),
         settle=lambda reading: factor * reading,
     )

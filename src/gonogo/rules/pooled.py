@@ -17,7 +17,7 @@ def rule(*, floor: float = 2.0, margin: float = 3.0) -> Rule:
         "pooled",
         {"floor": floor, "margin": margin},
         needs=1,
-        pooled=True,
+        pools="op",
         find_rank=lambda count: count - 1,
         settle=lambda largest: max(floor, margin * largest),
     )

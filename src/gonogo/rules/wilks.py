@@ -18,6 +18,6 @@ def rule(*, rate: float = 1e-2, confidence: float = 0.95) -> Rule:
         "wilks",
         {"rate": rate, "confidence": confidence},
         needs=math.ceil(exact * (1.0 - 1e-12)),  # a whole number stays itself when rounding left it just above
-        pooled=True,
+        pools="op",
         find_rank=lambda count: count - 1,
     )

@@ -1,0 +1,34 @@
+"""Scores → recall over every bin of faulty cases, flagged and no-go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gonogo.evaluate.beside_controls import EVIDENT, GROSS
+from gonogo.evaluate.groups import BINS_BESIDE_CONTROLS, MANIFEST
+from gonogo.evaluate.table import Table
+from gonogo.evaluate.tally import Score
+
+SHOWN = ("differing", "manifest", *BINS_BESIDE_CONTROLS)
+
+
+def make_recall_by_bin(scores: Sequence[Score], how: str) -> Table:
+    """One line per method, in the order given; the bins beside controls must have been counted."""
+    lines = []
+    for score in scores:
+        caught = [score.bins[name] for name in SHOWN]
+        shares = [
+            f"{100 * part / cases.cases:.2f} %" if cases.cases else None
+            for cases in caught
+            for part in (cases.flagged, cases.no_go)
+        ]
+        lines.append((score.name, *shares))
+    columns = ("method", *(f"{name} {kind}" for name in SHOWN for kind in ("flagged", "no-go")))
+    sizes = ", ".join(f"{scores[0].bins[name].cases:,} {name}" for name in SHOWN)
+    note = (
+        f"Faulty cases that {scores[0].name} judges: {sizes}. Differing: bits are not the control's. Manifest: "
+        f"signal ≥ {MANIFEST:g}, in units of the error scale. Evident and gross need no scale: the largest "
+        f"absolute error is more than {EVIDENT:g} and {GROSS:g} times that of the worst control on the same case. "
+        "Where an outcome is not ok, a case is in all of them."
+    )
+    return Table(f"Recall by bin, {how}", columns, lines, note)
