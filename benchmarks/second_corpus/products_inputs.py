@@ -38,6 +38,15 @@ def rising_keys(m: int, n: int, d: int) -> tuple[torch.Tensor, ...]:
     return q, k, normal(n, d, seed=2)
 
 
+def cancelling() -> tuple[torch.Tensor, ...]:
+    """Slices of K that are large and cancel."""
+    a = normal(8, 512, dtype=torch.float16)
+    b = normal(512, 8, seed=1, dtype=torch.float16)
+    a[:, 0], b[0] = 200, 100
+    a[:, 300], b[300] = 200, -100
+    return a, b
+
+
 def product(m: int, n: int, k: int, dtype: torch.dtype = torch.float32) -> Witness:
     """A plain matrix product of these sizes."""
     return lambda: (normal(m, k, dtype=dtype), normal(k, n, seed=1, dtype=dtype))

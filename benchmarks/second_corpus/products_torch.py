@@ -11,6 +11,7 @@ from products_inputs import (
     batched,
     biased,
     bytes_of,
+    cancelling,
     image,
     normal,
     numbers,
@@ -247,7 +248,7 @@ def conv2d_half_taps(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def conv2d_library_default(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The library as it comes, TF32 left on: float32 on a GPU, by cuDNN's choice; no CPU shows it, so no witness."""
+    """The library as it comes, TF32 left on: float32 on a GPU, by cuDNN's choice; none on a CPU."""
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
         return functional.conv2d(x, weight, padding=(weight.shape[2] // 2, weight.shape[3] // 2))
 
@@ -665,15 +666,6 @@ def cumsum_triangle(input: torch.Tensor) -> torch.Tensor:  # noqa: A002
 # --- witnesses that need more than sizes ------------------------------------------------------------------------
 
 
-def _cancelling() -> tuple[torch.Tensor, ...]:
-    """Slices of K that are large and cancel."""
-    a = normal(8, 512, dtype=torch.float16)
-    b = normal(512, 8, seed=1, dtype=torch.float16)
-    a[:, 0], b[0] = 200, 100
-    a[:, 300], b[300] = 200, -100
-    return a, b
-
-
 def _shared_rows() -> tuple[torch.Tensor, ...]:
     """A expanded over the batch, b not."""
     return normal(1, 4, 6).expand(3, 4, 6), normal(3, 6, 5, seed=1)
@@ -725,7 +717,7 @@ ENTRIES: tuple[Entry, ...] = (
         "matmul",
         matmul_half_partial_sums,
         "triton-lang/triton#2630 split-K error greater than without",
-        witness=_cancelling,
+        witness=cancelling,
         dtypes=HALVES,
     ),
     Entry(
