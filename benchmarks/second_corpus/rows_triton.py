@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .entry import Entry
-from .rows_torch import F16, _correct, _fault, _grouped, _line, _logits, _normal, _weighted
+from .rows_inputs import BROAD, F16, F32, WIDE, correct, fault, grouped, labelled, line, normal, weighted
 
 # ---------------------------------------------------------------- device helpers
 
@@ -1499,62 +1499,57 @@ def swiglu_strided(a: Tensor, b: Tensor) -> Tensor:
 
 def _pitched(*shape: int, extra: int = 5) -> Tensor:
     """A tensor whose rows are the front of wider ones."""
-    return _normal(*shape[:-1], shape[-1] + extra)[..., : shape[-1]]
+    return normal(*shape[:-1], shape[-1] + extra)[..., : shape[-1]]
 
 
 def _transposed(*shape: int) -> Tensor:
     """A tensor whose last two axes are stored in the other order."""
-    return _normal(*shape[:-2], shape[-1], shape[-2]).transpose(-1, -2)
+    return normal(*shape[:-2], shape[-1], shape[-2]).transpose(-1, -2)
 
 
 def _front_masked(width: int, masked: int) -> tuple[Tensor]:
     """Rows that begin with so many -inf."""
-    x = _normal(1, 3, width)
+    x = normal(1, 3, width)
     x[..., :masked] = float("-inf")
     return (x,)
 
 
 def _stepped_mask() -> tuple[Tensor]:
     """Rows of 200 in which lane 3 of 64 meets only -inf."""
-    x = _normal(1, 2, 200)
+    x = normal(1, 2, 200)
     x[..., 3::64] = float("-inf")
     return (x,)
 
 
 def _apart() -> tuple[Tensor]:
     """Rows 300 apart from each other."""
-    return (_normal(1, 4, 9) - 300.0 * torch.arange(4).view(1, 4, 1),)
+    return (normal(1, 4, 9) - 300.0 * torch.arange(4).view(1, 4, 1),)
 
 
 def _rising(width: int) -> tuple[Tensor]:
     """Rows that grow along their length."""
-    return (_normal(1, 2, width) + torch.linspace(0, 5, width),)
+    return (normal(1, 2, width) + torch.linspace(0, 5, width),)
 
 
 def _late_targets() -> tuple[Tensor, Tensor]:
     """A vocabulary of 1500 with targets on both sides of 1024."""
-    return _normal(4, 1500), torch.tensor([3, 1023, 1030, 1499])
+    return normal(4, 1500), torch.tensor([3, 1023, 1030, 1499])
 
 
 def _column_of_targets() -> tuple[Tensor, Tensor]:
     """Targets that are one column of a table."""
-    return _normal(6, 11), (torch.arange(12).view(6, 2) * 5 % 11)[:, 0]
+    return normal(6, 11), (torch.arange(12).view(6, 2) * 5 % 11)[:, 0]
 
 
 def _two_layouts() -> tuple[Tensor, Tensor]:
     """Two tensors of one shape, the second transposed in storage."""
-    return _normal(2, 4, 6), _transposed(2, 4, 6)
+    return normal(2, 4, 6), _transposed(2, 4, 6)
 
 
 def _sum_of_layouts() -> tuple[Tensor, Tensor, Tensor]:
     """x, a residual with a pitch, and a weight."""
-    x, _, weight = _weighted(2, 3, 24)
+    x, _, weight = weighted(2, 3, 24)
     return x, _pitched(2, 3, 24), weight
-
-
-Witness = Callable[[], tuple[Tensor, ...]]
-BROAD = ("bfloat16", "float32")
-F32 = ("float32",)
 
 
 def _unshown(op: str, kernel: Callable[..., Tensor], source: str) -> Entry:
@@ -1563,13 +1558,13 @@ def _unshown(op: str, kernel: Callable[..., Tensor], source: str) -> Entry:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    _fault(
+    fault(
         "softmax",
         softmax_pads_with_zero,
         "vllm-project/vllm#55009 row skeleton loads padding as 0.0 for softmax",
-        lambda: (_normal(2, 2, 5, shift=-2.0),),
+        lambda: (normal(2, 2, 5, shift=-2.0),),
     ),
-    _fault(
+    fault(
         "softmax",
         softmax_online_unguarded,
         "flagos-ai/FlagGems#330 online softmax where there are infs in the input",
@@ -1580,225 +1575,225 @@ ENTRIES: tuple[Entry, ...] = (
         softmax_offsets_in_32_bits,
         "PaddlePaddle/Paddle#71935 address overflow in the softmax kernel",
     ),
-    _fault(
+    fault(
         "softmax",
         softmax_maximum_of_tile,
         "flagos-ai/FlagGems#59 reductions over a tile of rows without an axis (nearest, for layernorm)",
         _apart,
     ),
-    _fault(
+    fault(
         "log_softmax",
         log_softmax_assumes_unit_step,
         "flagos-ai/FlagGems#4995 reduced elements assumed contiguous",
         lambda: (_transposed(2, 4, 6),),
     ),
-    _fault(
+    fault(
         "log_softmax",
         log_softmax_forgets_rescaling,
         "linkedin/Liger-Kernel#1252 broken multi-block softmax (nearest)",
         lambda: _rising(1200),
     ),
-    _fault(
+    fault(
         "log_softmax",
         log_softmax_lane_of_infinities,
         "flashinfer-ai/flashinfer#1178 NaN when a thread sees only -inf",
         _stepped_mask,
     ),
-    _fault(
+    fault(
         "cross_entropy",
         cross_entropy_row_pitch_is_width,
         "NVIDIA/TransformerEngine#2746 wrong row stride for non-contiguous input",
         lambda: (_pitched(6, 17), torch.arange(6)),
     ),
-    _fault(
+    fault(
         "cross_entropy",
         cross_entropy_targets_side_by_side,
         "unslothai/unsloth#10713 strided labels read with unit stride",
         _column_of_targets,
     ),
-    _fault(
+    fault(
         "cross_entropy",
         cross_entropy_counts_the_padding,
         "verl-project/verl#2899 vocabulary assumed divisible by the tile",
-        lambda: _logits(4, 300),
+        lambda: labelled(4, 300),
     ),
-    _fault(
+    fault(
         "cross_entropy",
         cross_entropy_target_by_tile_column,
         "unslothai/unsloth#91 vocabularies wider than one block (nearest)",
         _late_targets,
     ),
-    _fault(
+    fault(
         "layernorm",
         layernorm_variance_of_padding,
         "triton-lang/triton#9838 variance over padded positions",
-        lambda: (_normal(2, 3, 17, shift=2.0),),
+        lambda: (normal(2, 3, 17, shift=2.0),),
     ),
-    _fault(
+    fault(
         "layernorm",
         layernorm_one_tile_of_columns,
         "facebookresearch/xformers#785 columns beyond BLOCK_SIZE_N are not included",
-        lambda: (_normal(1, 2, 4500),),
+        lambda: (normal(1, 2, 4500),),
     ),
-    _fault(
+    fault(
         "layernorm",
         layernorm_statistics_of_tile,
         "flagos-ai/FlagGems#59 layer norm wrong with BLOCK_ROW_SIZE above 1 (in its backward)",
-        lambda: (_normal(2, 3, 20) + torch.arange(3).view(1, 3, 1),),
+        lambda: (normal(2, 3, 20) + torch.arange(3).view(1, 3, 1),),
     ),
-    _fault(
+    fault(
         "layernorm",
         layernorm_merges_whole_tiles,
         "tenstorrent/tt-metal#35291 Welford layer norm wrong for some widths",
         lambda: _rising(300),
     ),
-    _fault(
+    fault(
         "layernorm",
         layernorm_assumes_dense,
         "ELS-RD/kernl#193 layernorm not working on non-contiguous tensors",
         lambda: (_pitched(2, 3, 20),),
     ),
-    _fault(
+    fault(
         "rmsnorm",
         rmsnorm_second_pass_unit_step,
         "ModelTC/LightLLM#1467 the normalize pass drops the last stride",
         lambda: (_transposed(2, 5, 8),),
     ),
-    _fault(
+    fault(
         "rmsnorm",
         rmsnorm_pitch_of_first_axis,
         "vllm-project/vllm-xpu-kernels#397 stride(0) used for flattened tokens",
-        lambda: (_normal(2, 3, 8),),
+        lambda: (normal(2, 3, 8),),
     ),
-    _fault(
+    fault(
         "rmsnorm",
         rmsnorm_last_pair_spills,
         "ROCm/aiter#5044 row-boundary elements corrupted for odd hidden sizes",
-        lambda: (_normal(1, 3, 9),),
+        lambda: (normal(1, 3, 9),),
     ),
-    _fault(
+    fault(
         "rmsnorm",
         rmsnorm_sum_kept_between_rows,
         "pytorch/FBGEMM#2789 numeric issues of persistent row-wise kernels (nearest)",
-        lambda: (_normal(5, 8, 16),),
+        lambda: (normal(5, 8, 16),),
     ),
-    _fault(
+    fault(
         "rmsnorm",
         rmsnorm_tuned_tile_too_small,
         "ROCm/FlyDSL#848 a path chosen by one exact width (nearest)",
-        lambda: (_normal(1, 2, 768),),
+        lambda: (normal(1, 2, 768),),
     ),
-    _fault(
+    fault(
         "rmsnorm",
         rmsnorm_grid_capped,
         "vllm-project/vllm-ascend#5012 grid capped at 48 programs, one row each",
-        lambda: (_normal(5, 11, 12),),
+        lambda: (normal(5, 11, 12),),
     ),
-    _fault(
+    fault(
         "add_rmsnorm",
         add_rmsnorm_shares_strides,
         "NVIDIA/TensorRT-LLM#14810 one row stride for possibly-strided inputs",
         _sum_of_layouts,
     ),
-    _fault(
+    fault(
         "add_rmsnorm",
         add_rmsnorm_updates_residual,
         "vllm-project/vllm#20197 out-of-place variant of the fused add norm (nearest)",
-        lambda: _weighted(2, 3, 24),
+        lambda: weighted(2, 3, 24),
     ),
-    _fault(
+    fault(
         "add_rmsnorm",
         add_rmsnorm_weight_starts_over,
         "facebookresearch/xformers#785 column offsets not advanced (nearest)",
-        lambda: _weighted(1, 2, 1100),
+        lambda: weighted(1, 2, 1100),
     ),
-    _fault(
+    fault(
         "add_rmsnorm",
         add_rmsnorm_padded_count,
         "tenstorrent/tt-metal#34584 reduce scalar of the padded width",
-        lambda: _weighted(2, 3, 100),
+        lambda: weighted(2, 3, 100),
     ),
-    _fault(
+    fault(
         "groupnorm",
         groupnorm_mask_by_all_channels,
         "flagos-ai/FlagGems#4984 group size no power of two",
-        lambda: _grouped(2, 4, 3, 40),
+        lambda: grouped(2, 4, 3, 40),
     ),
-    _fault(
+    fault(
         "groupnorm",
         groupnorm_count_is_length,
         "linkedin/Liger-Kernel#1376 hidden size measured before flattening (in its backward)",
-        lambda: _grouped(1, 2, 3, 40, shift=1.0),
+        lambda: grouped(1, 2, 3, 40, shift=1.0),
     ),
-    _fault(
+    fault(
         "groupnorm",
         groupnorm_statistics_of_first_tile,
         "tenstorrent/tt-metal#26622 group norm wrong for some large shapes (nearest)",
-        lambda: _grouped(1, 2, 4, 500),
+        lambda: grouped(1, 2, 4, 500),
     ),
-    _fault(
+    fault(
         "groupnorm",
         groupnorm_group_by_division,
         "tenstorrent/tt-metal#56202 wrong group index (in its backward)",
-        lambda: _grouped(2, 3, 2, 10),
+        lambda: grouped(2, 3, 2, 10),
     ),
-    _fault(
+    fault(
         "l2norm",
         l2norm_squares_in_dtype,
         "nntrainer/nntrainer#3935 sum of squares in float16",
-        lambda: (_normal(1, 2, 64, scale=400.0, dtype=torch.float16),),
+        lambda: (normal(1, 2, 64, scale=400.0, dtype=torch.float16),),
         F16,
     ),
-    _fault(
+    fault(
         "l2norm",
         l2norm_eps_outside_root,
         "openvinotoolkit/openvino#6349 eps applied after the root",
-        lambda: (_normal(1, 3, 16, scale=2e-7),),
+        lambda: (normal(1, 3, 16, scale=2e-7),),
         BROAD,
     ),
-    _fault(
+    fault(
         "l2norm",
         l2norm_without_grid_barrier,
         "PaddlePaddle/Paddle#9119 needs a global synchronization (for cross entropy)",
-        lambda: (_normal(1, 2, 1200),),
+        lambda: (normal(1, 2, 1200),),
     ),
-    _fault(
+    fault(
         "sum",
         sum_workspace_not_cleared,
         "triton-lang/triton#4217 atomic sum runs again into the same output",
-        lambda: (_normal(1, 13, 7),),
+        lambda: (normal(1, 13, 7),),
     ),
-    _fault(
+    fault(
         "sum",
         sum_joins_sixteen_parts,
         "CoffeeBeforeArch/cuda_programming#4 more partial sums than the second launch takes",
-        lambda: (_normal(1, 2, 5000),),
+        lambda: (normal(1, 2, 5000),),
     ),
-    _fault(
+    fault(
         "sum",
         sum_forgets_batch_stride,
         "vllm-project/vllm#28103 flattened view of a non-contiguous 3-D tensor",
-        lambda: (_normal(3, 6, 10)[:, :4],),
+        lambda: (normal(3, 6, 10)[:, :4],),
     ),
-    _fault(
+    fault(
         "mean",
         mean_of_padded_count,
         "tenstorrent/tt-metal#34584 1/W of the padded width",
-        lambda: (_normal(2, 3, 9, shift=1.0),),
+        lambda: (normal(2, 3, 9, shift=1.0),),
     ),
-    _fault(
+    fault(
         "mean",
         mean_reads_one_beyond,
         "tenstorrent/tt-metal#53209 a read past the end of a row (nearest)",
-        lambda: (_normal(2, 3, 9, shift=1.0),),
+        lambda: (normal(2, 3, 9, shift=1.0),),
     ),
-    _fault(
+    fault(
         "relu",
         relu_grid_rounded_down,
         "BobMcDear/attorch#18 floor division where the ceiling is meant",
-        lambda: (_normal(2, 3, 500, shift=1.0),),
+        lambda: (normal(2, 3, 500, shift=1.0),),
     ),
-    _fault(
+    fault(
         "relu",
         relu_assumes_dense,
         "rahul-goel/fused-ssim#44 buffers indexed as dense arrays (nearest)",
@@ -1809,112 +1804,112 @@ ENTRIES: tuple[Entry, ...] = (
         relu_index_in_32_bits,
         "triton-lang/triton#1058 elementwise kernel on more than 2³¹ elements",
     ),
-    _fault(
+    fault(
         "leaky_relu",
         leaky_relu_after_relu,
         "tflearn/tflearn#784 relu applied before the leak",
-        lambda: (_normal(2, 3, 16),),
+        lambda: (normal(2, 3, 16),),
     ),
-    _fault(
+    fault(
         "leaky_relu",
         leaky_relu_tail_is_copied,
         "vllm-project/vllm-xpu-kernels#131 tail of a vectorised loop (nearest)",
-        lambda: (-_normal(1, 1, 7).abs(),),
+        lambda: (-normal(1, 1, 7).abs(),),
     ),
-    _fault(
+    fault(
         "elu",
         elu_short_constant,
         "linkedin/Liger-Kernel#1266 exp replaced by exp2 and log2(e) (nearest)",
-        lambda: _line(-4.0, 1.0),
+        lambda: line(-4.0, 1.0),
         F32,
     ),
-    _fault(
+    fault(
         "gelu",
         gelu_exponential_overflows,
         "intel/llm-scaler#484 gelu_tanh NaN on large activations",
-        lambda: _line(-20.0, 20.0),
+        lambda: line(-20.0, 20.0),
     ),
-    _fault(
+    fault(
         "gelu",
         gelu_constant_mistyped,
         "flagos-ai/FlagGems#4972 gelu_tanh loses accuracy (nearest)",
-        lambda: _line(-4.0, 4.0),
-        ("float16", "float32"),
+        lambda: line(-4.0, 4.0),
+        WIDE,
     ),
-    _fault(
+    fault(
         "silu",
         silu_assumes_dense,
         "vllm-project/vllm#3324 silu_and_mul only supports contiguous tensors",
         lambda: (_pitched(2, 3, 16),),
     ),
-    _fault(
+    fault(
         "silu",
         silu_exponential_in_half,
         "tenstorrent/tt-metal#55714 silu loses its negative tail (nearest)",
-        lambda: _line(-14.0, 3.0),
+        lambda: line(-14.0, 3.0),
     ),
-    _fault(
+    fault(
         "sigmoid",
         sigmoid_exponential_overflows,
         "clab/dynet#1525 sigmoid gives NaN on large inputs",
-        lambda: _line(-5.0, 100.0),
+        lambda: line(-5.0, 100.0),
     ),
-    _fault(
+    fault(
         "tanh",
         tanh_clamped_above_only,
         "sonos/tract#84 tanh negative saturation",
-        lambda: _line(-60.0, 5.0),
+        lambda: line(-60.0, 5.0),
     ),
-    _fault(
+    fault(
         "tanh",
         tanh_saturates_early,
         "Tencent/ncnn#2751 tanh_ps wrong on some input (nearest)",
-        lambda: _line(-4.0, 4.0),
+        lambda: line(-4.0, 4.0),
     ),
-    _fault(
+    fault(
         "swiglu",
         swiglu_shares_strides,
         "vllm-project/vllm#3324 non-contiguous inputs of silu_and_mul (nearest)",
         _two_layouts,
     ),
-    _fault(
+    fault(
         "swiglu",
         swiglu_gate_cut,
         "tenstorrent/tt-metal#55714 silu's deep negative tail flushed to zero (nearest)",
         lambda: (torch.full((1, 1, 8), -20.5), torch.full((1, 1, 8), 1e6)),
         BROAD,
     ),
-    _correct("softmax", softmax_three_pass, "three passes over a row"),
-    _correct("softmax", softmax_online, "online softmax, Milakov and Gimelshein"),
-    _correct("softmax", softmax_persistent, "persistent grid, as the Triton tutorial has it"),
-    _correct("log_softmax", log_softmax_online, "online softmax, Milakov and Gimelshein"),
-    _correct("cross_entropy", cross_entropy_online, "fused losses with an online logsumexp"),
-    _correct("cross_entropy", cross_entropy_by_parts, "chunked vocabulary in two launches"),
-    _correct("layernorm", layernorm_row_loop, "two passes over a row"),
-    _correct("layernorm", layernorm_merged_tiles, "Welford per tile, merged as Chan does"),
-    _correct("layernorm", layernorm_rows_together, "several rows to a program"),
-    _correct("rmsnorm", rmsnorm_row_loop, "two passes over a row"),
-    _correct("rmsnorm", rmsnorm_persistent, "persistent grid"),
-    _correct("rmsnorm", rmsnorm_rows_together, "several rows to a program"),
-    _correct("add_rmsnorm", add_rmsnorm_row_loop, "two passes over both inputs"),
-    _correct("add_rmsnorm", add_rmsnorm_wide_tile, "wide tiles and many warps"),
-    _correct("groupnorm", groupnorm_group_loop, "two passes over a group"),
-    _correct("groupnorm", groupnorm_by_parts, "split statistics in two launches"),
-    _correct("l2norm", l2norm_row_loop, "two passes over a row"),
-    _correct("l2norm", l2norm_rows_together, "several rows to a program"),
-    _correct("sum", sum_row_loop, "lanes along a row"),
-    _correct("sum", sum_by_parts, "split reduction in two launches"),
-    _correct("mean", mean_row_loop, "lanes along a row"),
-    _correct("mean", mean_by_parts, "split reduction in two launches"),
-    _correct("relu", relu_strided, "flat index over any layout"),
-    _correct("leaky_relu", leaky_relu_strided, "flat index over any layout"),
-    _correct("elu", elu_strided, "flat index over any layout"),
-    _correct("gelu", gelu_strided, "flat index over any layout"),
-    _correct("gelu", gelu_by_sigmoid, "x·σ(2u)"),
-    _correct("silu", silu_strided, "flat index over any layout"),
-    _correct("silu", silu_divided, "x/(1 + e⁻ˣ)"),
-    _correct("sigmoid", sigmoid_strided, "flat index over any layout"),
-    _correct("sigmoid", sigmoid_by_sign, "a choice by sign"),
-    _correct("tanh", tanh_strided, "flat index over any layout"),
-    _correct("swiglu", swiglu_strided, "flat index over any two layouts"),
+    correct("softmax", softmax_three_pass, "three passes over a row"),
+    correct("softmax", softmax_online, "online softmax, Milakov and Gimelshein"),
+    correct("softmax", softmax_persistent, "persistent grid, as the Triton tutorial has it"),
+    correct("log_softmax", log_softmax_online, "online softmax, Milakov and Gimelshein"),
+    correct("cross_entropy", cross_entropy_online, "fused losses with an online logsumexp"),
+    correct("cross_entropy", cross_entropy_by_parts, "chunked vocabulary in two launches"),
+    correct("layernorm", layernorm_row_loop, "two passes over a row"),
+    correct("layernorm", layernorm_merged_tiles, "Welford per tile, merged as Chan does"),
+    correct("layernorm", layernorm_rows_together, "several rows to a program"),
+    correct("rmsnorm", rmsnorm_row_loop, "two passes over a row"),
+    correct("rmsnorm", rmsnorm_persistent, "persistent grid"),
+    correct("rmsnorm", rmsnorm_rows_together, "several rows to a program"),
+    correct("add_rmsnorm", add_rmsnorm_row_loop, "two passes over both inputs"),
+    correct("add_rmsnorm", add_rmsnorm_wide_tile, "wide tiles and many warps"),
+    correct("groupnorm", groupnorm_group_loop, "two passes over a group"),
+    correct("groupnorm", groupnorm_by_parts, "split statistics in two launches"),
+    correct("l2norm", l2norm_row_loop, "two passes over a row"),
+    correct("l2norm", l2norm_rows_together, "several rows to a program"),
+    correct("sum", sum_row_loop, "lanes along a row"),
+    correct("sum", sum_by_parts, "split reduction in two launches"),
+    correct("mean", mean_row_loop, "lanes along a row"),
+    correct("mean", mean_by_parts, "split reduction in two launches"),
+    correct("relu", relu_strided, "flat index over any layout"),
+    correct("leaky_relu", leaky_relu_strided, "flat index over any layout"),
+    correct("elu", elu_strided, "flat index over any layout"),
+    correct("gelu", gelu_strided, "flat index over any layout"),
+    correct("gelu", gelu_by_sigmoid, "x·σ(2u)"),
+    correct("silu", silu_strided, "flat index over any layout"),
+    correct("silu", silu_divided, "x/(1 + e⁻ˣ)"),
+    correct("sigmoid", sigmoid_strided, "flat index over any layout"),
+    correct("sigmoid", sigmoid_by_sign, "a choice by sign"),
+    correct("tanh", tanh_strided, "flat index over any layout"),
+    correct("swiglu", swiglu_strided, "flat index over any two layouts"),
 )
