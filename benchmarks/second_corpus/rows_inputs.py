@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from entry import Entry
 from torch import Tensor
-
-from .entry import Entry
 
 ALL = ("float16", "bfloat16", "float32")
 HALVES = ("float16", "bfloat16")

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from functools import partial, reduce
 
 import torch
+from entry import Entry
+from rows_inputs import BROAD, F16, F32, HALVES, WIDE, correct, fault, grouped, labelled, line, normal, weighted
 from torch import Tensor
 from torch.nn import functional
-
-from .entry import Entry
-from .rows_inputs import BROAD, F16, F32, HALVES, WIDE, correct, fault, grouped, labelled, line, normal, weighted
 
 EPS = 1e-5
 ROOT_2_OVER_PI = math.sqrt(2 / math.pi)

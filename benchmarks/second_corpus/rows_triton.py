@@ -12,10 +12,9 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from entry import Entry
+from rows_inputs import BROAD, F16, F32, WIDE, correct, fault, grouped, labelled, line, normal, weighted
 from torch import Tensor
-
-from .entry import Entry
-from .rows_inputs import BROAD, F16, F32, WIDE, correct, fault, grouped, labelled, line, normal, weighted
 
 # ---------------------------------------------------------------- device helpers
 
