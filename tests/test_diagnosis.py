@@ -97,6 +97,7 @@ def test_the_limit_of_a_given_lock_is_asked(tmp_path: Path) -> None:
     from gonogo.diagnosis import explain_failure
     from gonogo.in_process import InProcess
     from gonogo.own_op import add_candidate
+    from gonogo.referee import Referee
     from gonogo.shipped import choose_limit
 
     lock = tmp_path / "gonogo.lock"
@@ -107,9 +108,9 @@ def test_the_limit_of_a_given_lock_is_asked(tmp_path: Path) -> None:
     found = gonogo.verify(square, op, dtypes="float32", lock=lock, **SETTINGS)
     assert found.failed
     runner = InProcess(add_candidate(op, square, declared), "cpu")
-    limit = choose_limit(op, declared, lock=lock)
-    assert explain_failure(found, runner, limit, declared, lock=lock).holds_under is None
-    assert explain_failure(found, runner, limit, declared).holds_under == "float16"
+    referee = Referee(runner, choose_limit(op, declared, lock=lock))
+    assert explain_failure(found, referee, declared, lock=lock).holds_under is None
+    assert explain_failure(found, referee, declared).holds_under == "float16"
 
 
 def test_a_float32_kernel_declared_as_float64() -> None:

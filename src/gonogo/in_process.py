@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gonogo.cases import Case, make_inputs
-from gonogo.diagnosis import Planned
 from gonogo.own_op import OwnOp
+from gonogo.referee import Planned
 from gonogo.verdicts import Row
 
 if TYPE_CHECKING:

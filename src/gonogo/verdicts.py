@@ -6,8 +6,8 @@ import html
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from gonogo.errors import InputError
 from gonogo.judge import Verdict, judge
@@ -35,7 +35,7 @@ class CaseVerdict:
     def badness(self) -> float:
         """For sorting: a case without a reading is worse than any with one."""
         reading = self.verdict.reading
-        return math.inf if self.verdict.reason != "reading" or reading is None else reading
+        return math.inf if not self.verdict.is_by_reading or reading is None else reading
 
     @property
     def described(self) -> str:
@@ -50,13 +50,37 @@ class CaseVerdict:
         return {"case": self.case, "sizes": dict(self.sizes)} | facts | self.verdict.to_dict()
 
 
+@dataclass(frozen=True)
+class Unjudged:
+    """A case of which nothing is known, and why."""
+
+    case: str
+    kind: Literal["refused", "blind"]
+    why: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain data, for JSON."""
+        return asdict(self)
+
+
+BLIND = "blind: the scale allows more than the value itself on more than half of the elements"
+BLIND_FROM = {"bound": "blind_from", "deterministic": "deterministic_blind_from"}
+"""By gauge, what of a row says above which limit its case is blind."""
+
+
+def is_blind(row: Row, found: FoundLimit) -> bool:
+    """Whether the limit would let zeros pass for most of the output: then a reading within it says nothing."""
+    blind_from = row.get(BLIND_FROM.get(found.gauge, ""))
+    return blind_from is not None and found.value > blind_from
+
+
 def judge_measured(row: Row, found: FoundLimit) -> Verdict:
     """The verdict on an outcome, its detail, and readings by gauge."""
     verdict = judge(
         row["outcome"], row.get(found.gauge), found.value, gauge=found.gauge, limit_from=found.told,
         deterministic=row.get("deterministic") if found.gauge == "bound" else None,
     )  # fmt: skip
-    if verdict.reason != "reading" and row.get("detail"):
+    if not verdict.is_by_reading and row.get("detail"):
         verdict = replace(verdict, outcome=f"{verdict.outcome}: {row['detail']}")
     return verdict
 
@@ -75,6 +99,8 @@ class Verification:
     contract: str
     limit_from: str
     verdicts: tuple[CaseVerdict, ...]
+    unjudged: tuple[Unjudged, ...] = ()
+    """Cases that have no verdict."""
     smallest: str | None = None
     """Id of the smallest failing case found."""
     worst: dict[str, Any] | None = None
@@ -100,8 +126,8 @@ class Verification:
 
     @property
     def suspect(self) -> tuple[CaseVerdict, ...]:
-        """Cases above the limit that the deterministic bound still explains."""
-        return tuple(one for one in self.verdicts if one.verdict.decision == "suspect")
+        """Cases above the limit once, and not again on fresh seeds."""
+        return tuple(case for case in self.verdicts if case.verdict.decision == "suspect")
 
     @property
     def decision(self) -> str:
@@ -159,21 +185,25 @@ def tell_failure(found: Verification) -> list[str]:
         furthest = max(found.suspect, key=lambda one: one.badness)
         lines += [
             ("suspect", f"{furthest.case}: {furthest.verdict.message}"),
-            ("", f"{furthest.described}. The deterministic bound still explains it: try another seed"),
+            ("", f"{furthest.described}. It passes: the deterministic bound explains one such reading"),
         ]
     lines += [("note", note) for note in found.notes]
     lines.append(("recorded", str(found.recorded or "")))
     return [f"  {name:<11} {told}" for name, told in lines if told]
 
 
-def tell_unjudged(rows: Sequence[Row]) -> tuple[str, ...]:
+def tell_unjudged(verdicts: Sequence[CaseVerdict], unjudged: Sequence[Unjudged]) -> tuple[str, ...]:
     """Of how many cases nothing is known, or not all, and why."""
-    refused = Counter(row["detail"] for row in rows if row["outcome"] == "refused")
-    notes = [f"{count} of {len(rows)} cases are not judged: {why}" for why, count in refused.items()]
-    partly = [row["detail"] for row in rows if row["outcome"] == "ok" and row["detail"] is not None]
+    total = len(verdicts) + len(unjudged)
+    notes = [
+        f"{count} of {total} cases {'is' if count == 1 else 'are'} not judged: {why}"
+        for why, count in Counter(case.why for case in unjudged).items()
+    ]
+    rows = [case.record for case in verdicts]
+    partly = [row["detail"] for row in rows if row["outcome"] == "ok" and row.get("detail") is not None]
     if partly:
         why = partly[0].partition(": ")[2]
-        notes.append(f"on {len(partly)} of {len(rows)} cases some elements are not judged: {why}")
+        notes.append(f"on {len(partly)} of {total} cases some elements are not judged: {why}")
     return tuple(notes)
 
 

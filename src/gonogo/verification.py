@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from gonogo.calibration import check_controls, pool_controls
 from gonogo.cases import CASES_PER_SEED, DISTRIBUTIONS, FINITE, INTERPRETER, NO_LIMIT, parse_case, plan_case
 from gonogo.choices import find_contract, find_dtypes, find_op, find_words, name_contract, need_torch
-from gonogo.diagnosis import Planned, explain_failure
-from gonogo.errors import InputError, NoGo, NothingJudged
+from gonogo.diagnosis import explain_failure
+from gonogo.errors import InputError, NoGo
 from gonogo.in_process import InProcess
 from gonogo.limits import DTYPE_FREE, Limit
 from gonogo.ops import DTYPES, Op
@@ -29,9 +29,10 @@ from gonogo.own_op import (
     name_function,
 )
 from gonogo.recording import open_record
+from gonogo.referee import Planned, Referee, Suspects, judge_candidate
 from gonogo.schema import Contract
 from gonogo.shipped import FoundLimit, choose_limit
-from gonogo.verdicts import Row, Verification, judge_row, tell_unjudged
+from gonogo.verdicts import Row, Verification
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +56,7 @@ def verify(
     lock: str | Path | None = None,
     limit: Limit | None = None,
     strict: bool = True,
+    suspects: Suspects = "rerun",
     only: str | None = None,
     record: str | Path | None = None,
     name: str | None = None,
@@ -63,6 +65,8 @@ def verify(
 
     The kernel takes the op's inputs as torch tensors, in order, and returns its output: torch, NumPy or JAX.
     A `limit` at hand goes before `controls`, which are run on all cases and make one limit; these before `lock`.
+    A suspect case, above its limit and explained by the deterministic bound, is run again on three fresh seeds:
+    it is no-go if it is above there too, and passes otherwise; with suspects="fail" it is no-go at once.
     `only` is the id of a single case, to replay it. `record` is a run directory to add all rows to, the kernel's
     by `name`; a case that it has of this kernel and contract already stays as it was.
     """
@@ -82,15 +86,17 @@ def verify(
     if found is None:
         found = pool_controls(rows, beside, plain, promised)
     notes = _find_notes(runner, target) if isinstance(plain, OwnOp) else ()
-    verification = judge_candidate(rows, plain, promised, found, notes)
+    referee = Referee(runner, found, suspects)
+    verification = judge_candidate(referee, rows, promised, notes=notes, redraw=only is None)
     if recorder is not None:
         verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
     if not verification.failed:
         return verification
-    verification = explain_failure(verification, runner, found, promised, planned=target, lock=lock)
+    verification = explain_failure(verification, referee, promised, planned=target, lock=lock)
     planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
     planned_by += f", distributions={distributions!r}" if distributions != FINITE else ""
     judged_by = _tell_judged_by(limit, given, planned_by, lock, device)
+    judged_by += f', suspects="{suspects}"' if suspects != "rerun" else ""
     replay = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
     explained = replace(verification, replay=replay)
     if strict:
@@ -125,17 +131,6 @@ def _run_kernels(
             check_controls(made, controls)
             rows += made
     return rows
-
-
-def judge_candidate(
-    rows: Sequence[Row], op: Op, contract: Contract, found: FoundLimit, notes: tuple[str, ...] = ()
-) -> Verification:
-    """Verdicts on those of a candidate's rows that can be judged; of how many others there are, a note."""
-    ours = [row for row in rows if row["kernel"] == CANDIDATE]
-    verdicts = tuple(judge_row(row, op, found) for row in ours if row["outcome"] != "refused")
-    if ours and not verdicts:
-        raise NothingJudged(op.name, ours[0]["detail"])
-    return Verification(op.name, contract.describe(), found.told, verdicts, notes=(*notes, *tell_unjudged(ours)))
 
 
 def plan_cases(

@@ -62,6 +62,28 @@ class Reference:
         places = self.scale.isinf() & self.expected.isfinite()
         return places if bool(places.any()) else None
 
+    @cached_property
+    def blind_from(self) -> float | None:
+        """The limit above which an output of zeros would pass on more than half of what the scale speaks of."""
+        return self._find_blind_from(self.scale)
+
+    @cached_property
+    def deterministic_blind_from(self) -> float | None:
+        """The same with every sum taken for one long chain."""
+        return self._find_blind_from(self.sequential_scale)
+
+    def _find_blind_from(self, scale: torch.Tensor) -> float | None:
+        """The upper median of |expected| / (u_c·S) over elements that are judged and not 0; None where none is.
+
+        More than half of the elements have limit·u_c·S > |expected| exactly where the limit is above this one, so
+        that one number serves whatever limit a row will be held against.
+        """
+        expected = self.expected
+        spoken_of = expected.isfinite() & (expected != 0) & scale.isfinite()
+        ratios = expected[spoken_of].abs() / (self.unit_roundoff * scale[spoken_of])
+        count = ratios.numel()
+        return float(ratios.kthvalue(count // 2 + 1).values) if count else None
+
     def take_judged(self, output: torch.Tensor) -> torch.Tensor:
         """The output beside the expected one, with the expected value where nothing is judged, not even a NaN."""
         output = output.to(self.expected.device)
@@ -115,12 +137,15 @@ def read_bounds(output: torch.Tensor, reference: Reference, settled: float = -ma
     reading = read(output, reference.expected, gauge=bound, scale=reference.scale)
     at = None if reading.index is None else ",".join(map(str, reading.index))
     row: Row = {"bound": reading.worst, "bound_at": at, "bias": reading.bias, "deterministic": None}
+    row["blind_from"] = reference.blind_from
     if reading.worst <= settled:
         return row
     longest = reading
     if reference.sequential_scale is not reference.scale:
         longest = read(output, reference.expected, gauge=bound, scale=reference.sequential_scale)
-    return row | {"deterministic": longest.worst}
+    return row | {
+        "deterministic": longest.worst, "deterministic_blind_from": reference.deterministic_blind_from,
+    }  # fmt: skip
 
 
 def measure_output(
