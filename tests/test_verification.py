@@ -341,6 +341,13 @@ def test_outcomes_are_verdicts() -> None:
     line = raises.__code__.co_firstlineno + 1
     told = f"no-go: raised: ArithmeticError: no (test_verification.py, line {line})"
     assert [one.verdict.message for one in found.verdicts] == [told] * 2
+    error = found.to_dict()["worst"]["error"]
+    assert error.startswith(f'Traceback (most recent call last):\n  File "{__file__}", line {line}, in raises\n')
+    assert error.endswith("ArithmeticError: no\n")
+    assert "  raised      Traceback (most recent call last):\n" in repr(found)
+    with pytest.raises(NoGo) as caught:
+        gonogo.verify(raises, op="relu", device="cpu", dtypes=("float32",), cases=2)
+    assert isinstance(caught.value.__cause__, ArithmeticError)
 
 
 @pytest.mark.parametrize(

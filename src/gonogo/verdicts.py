@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gonogo.records import Appended
 
 Row = dict[str, Any]
+SHOWN_LINES = 6
+"""Of a traceback, or of what a kernel printed; all of it is in the plain data."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,13 @@ class CaseVerdict:
         return f"{sizes}; {row['dtype']}; {row['distribution']} values; {row['layout']}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf"."""
+        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf".
+
+        `error` is the message and traceback of a kernel that raised, `printed` the last of what it printed where it
+        ran isolated; else both are null.
+        """
         facts = {name: self.record[name] for name in ("dtype", "distribution", "layout")}
+        facts |= {name: self.record.get(name) for name in ("error", "printed")}
         return {"case": self.case, "sizes": dict(self.sizes)} | facts | self.verdict.to_dict()
 
 
@@ -170,6 +177,10 @@ def tell_failure(found: Verification) -> list[str]:
     lines: list[tuple[str, str]] = []
     if worst is not None:
         lines += [("worst case", f"{worst.case}: {worst.verdict.message}"), ("", worst.described)]
+        lines += [
+            *_tell_last("raised", worst.record.get("error")),
+            *_tell_last("printed", worst.record.get("printed")),
+        ]
         if found.worst:
             lines.append(("element", tell_element(found.worst)))
         lines += [
@@ -190,6 +201,12 @@ def tell_failure(found: Verification) -> list[str]:
     lines += [("note", note) for note in found.notes]
     lines.append(("recorded", str(found.recorded or "")))
     return [f"  {name:<11} {told}" for name, told in lines if told]
+
+
+def _tell_last(name: str, text: str | None) -> list[tuple[str, str]]:
+    """The last lines of a text, the first of them under a name."""
+    shown = [line for line in (text or "").splitlines() if line.strip()][-SHOWN_LINES:]
+    return [(name if place == 0 else "", line) for place, line in enumerate(shown)]
 
 
 def tell_unjudged(verdicts: Sequence[CaseVerdict], unjudged: Sequence[Unjudged]) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def verify(
     replay = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
     explained = replace(verification, replay=replay)
     if strict:
-        raise NoGo(explained)
+        raise NoGo(explained) from next(iter(runner.raised), None)
     return explained
 
 

@@ -38,9 +38,10 @@ def run_job(
     *,
     op: Op | None = None,
     inputs: list[torch.Tensor] | None = None,
+    keep_error: Callable[[str, BaseException], None] = lambda kernel, error: None,
 ) -> Iterator[Row]:
-    """Rows of a case, kernel by kernel; `announce` is told each kernel before it runs."""
-    bench = prepare(job, announce, op=op, inputs=inputs)
+    """Rows of a case, kernel by kernel; `announce` is told each before it runs, `keep_error` what it raised."""
+    bench = prepare(job, announce, op=op, inputs=inputs, keep_error=keep_error)
     for name in job.kernels:
         announce(name)
         kernel = bench.op.kernel(name)
@@ -68,6 +69,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
         bench.restore_inputs()
         return row | {"framework": "triton", "outcome": "refused", "detail": str(refusal)}
     except BaseException as error:  # noqa: BLE001  the one place where a kernel may do what it likes
+        bench.keep_error(kernel.name, error)
         row |= explain(error, bench.job.device)
         if row["outcome"] != "crashed":
             bench.restore_inputs()
