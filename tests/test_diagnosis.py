@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 import gonogo  # noqa: E402
 from gonogo.diagnosis import LOWEST_LIMIT  # noqa: E402
+from gonogo.errors import NothingJudged  # noqa: E402
 from gonogo.limits import Limit  # noqa: E402
 from gonogo.lock import write_lock  # noqa: E402
 
@@ -41,6 +43,56 @@ def square_op() -> gonogo.Op:
 def square(x: Any) -> Any:
     """Reads 1.7 bound, and as much deterministic, for nothing is summed."""
     return (x.double() ** 2 * (1 + 1.7 * 2**-24)).float()
+
+
+def test_a_reference_of_nothing_but_nan_judges_nothing() -> None:
+    """Neither a kernel that agrees nor one that does not: nothing of the inputs explains a NaN."""
+    op = gonogo.Op(
+        "roots", inputs={"x": "rows cols"}, output="rows cols", sizes={"rows": (3,), "cols": (8,)},
+        reference=lambda x: (-1 - x * x).sqrt(),
+    )  # fmt: skip
+    for kernel in (lambda x: (-1 - x * x).sqrt(), lambda x: x + 0):
+        with pytest.raises(NothingJudged, match="op roots: nothing was judged: the reference is NaN everywhere"):
+            gonogo.verify(kernel, op, **SETTINGS)
+    injected = SETTINGS | {"distributions": "nan_injected", "dtypes": "float32"}
+    found = gonogo.verify(lambda x: torch.softmax(x.nan_to_num(), -1), "softmax", **injected)
+    assert {case.verdict.reason for case in found.failed} == {"non-finite"}
+
+
+def test_the_element_of_a_non_finite_output_is_not_finite() -> None:
+    """Beside it half of the rows are wrong by far."""
+
+    def kernel(x: Any) -> Any:
+        output = x * x
+        output[0] *= 100
+        output[-1, -1] = torch.nan
+        return output
+
+    found = gonogo.verify(kernel, square_op(), dtypes="float32", **SETTINGS)
+    assert found.worst is not None
+    assert {case.verdict.reason for case in found.failed} == {"non-finite"}
+    assert math.isnan(found.worst["actual"])
+    assert math.isfinite(found.worst["expected"])
+
+
+def test_an_element_that_is_not_judged_is_not_shown() -> None:
+    """One row overflows on the way in float16, where a kernel may return anything; the other is wrong."""
+    from gonogo.campaign.bench import Job, prepare
+    from gonogo.campaign.execute import find_worst
+    from gonogo.cases import parse_case
+    from gonogo.choices import find_contract
+    from gonogo.own_op import CANDIDATE, add_candidate
+
+    x = torch.tensor([[300.0] * 8, [1.0] * 8], dtype=torch.float16)
+    op = gonogo.Op(
+        "energy", inputs={"x": "rows cols"}, output="rows", sizes={"rows": (2,), "cols": (8,)},
+        reference=lambda x: (x * x).sum(-1) / 1000,
+    )  # fmt: skip
+    source = add_candidate(op, lambda x: x[:, 0] * 0 + 7, find_contract("float16"))
+    job = Job(0, parse_case("energy:f16:2x8:c:uniform:0", op), "replay", (CANDIDATE,), "cpu")
+    bench = prepare(job, op=source, inputs=[x])
+    bench.outputs[CANDIDATE] = torch.tensor([torch.nan, 7.0], dtype=torch.float16)
+    assert [one["index"] for one in find_worst(bench, source.kernel(CANDIDATE), 9)] == [[1]]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +149,7 @@ def test_the_limit_of_a_given_lock_is_asked(tmp_path: Path) -> None:
     from gonogo.diagnosis import explain_failure
     from gonogo.in_process import InProcess
     from gonogo.own_op import add_candidate
+    from gonogo.referee import Referee
     from gonogo.shipped import choose_limit
 
     lock = tmp_path / "gonogo.lock"
@@ -107,9 +160,9 @@ def test_the_limit_of_a_given_lock_is_asked(tmp_path: Path) -> None:
     found = gonogo.verify(square, op, dtypes="float32", lock=lock, **SETTINGS)
     assert found.failed
     runner = InProcess(add_candidate(op, square, declared), "cpu")
-    limit = choose_limit(op, declared, lock=lock)
-    assert explain_failure(found, runner, limit, declared, lock=lock).holds_under is None
-    assert explain_failure(found, runner, limit, declared).holds_under == "float16"
+    referee = Referee(runner, choose_limit(op, declared, lock=lock))
+    assert explain_failure(found, referee, declared, lock=lock).holds_under is None
+    assert explain_failure(found, referee, declared).holds_under == "float16"
 
 
 def test_a_float32_kernel_declared_as_float64() -> None:

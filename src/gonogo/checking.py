@@ -17,7 +17,7 @@ from gonogo.limits import Limit
 from gonogo.ops import Op
 from gonogo.schema import Contract
 from gonogo.shipped import FoundLimit, choose_limit
-from gonogo.verdicts import Row, judge_measured
+from gonogo.verdicts import BLIND, Row, is_blind, judge_measured
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,8 @@ def check(
     """Judge one output at hand: by its op and inputs, or against an expected array where there are none.
 
     Against `expected` alone nothing is known of the op: the reading is in ULPs, and the limit is 1.
-    An output of the wrong shape or dtype, or not finite where it should be, is no-go for that reason.
+    An output of the wrong shape or dtype, or not finite where it should be, is no-go for that reason. One output
+    cannot be had on fresh seeds: a suspect one stays suspect.
     """
     promised = find_contract(contract)
     if expected is not None and (op is not None or inputs is not None):
@@ -53,7 +54,11 @@ def check(
     plain = find_op(op)
     tensors = _take_inputs(plain, inputs)
     found = choose_limit(plain, promised, lock=lock, limit=limit)
-    return judge_measured(_measure(actual, plain, tensors, promised, found.gauge), found)
+    row = _measure(actual, plain, tensors, promised, found.gauge)
+    verdict = judge_measured(row, found)
+    if verdict.decision == "go" and is_blind(row, found):
+        raise NothingJudged(plain.name, BLIND)
+    return verdict
 
 
 def _compare(actual: Any, expected: Any) -> Row:

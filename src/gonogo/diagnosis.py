@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from gonogo.cases import Case, Planned, parse_case
 from gonogo.choices import name_contract
@@ -19,9 +18,10 @@ from gonogo.formats import get_format
 from gonogo.limits import Limit
 from gonogo.ops import Op, get_op
 from gonogo.own_op import CANDIDATE, WEAKER, OwnOp
+from gonogo.referee import Referee, Runner
 from gonogo.schema import Contract
 from gonogo.shipped import FoundLimit, choose_limit
-from gonogo.verdicts import CaseVerdict, Row, Verification, judge_row, list_worst
+from gonogo.verdicts import CaseVerdict, Row, Verification, is_blind, judge_row, list_worst
 
 MAX_SHRINKS = 60
 ONE_BY_ONE = 12
@@ -30,25 +30,13 @@ LOWEST_LIMIT = 2.0
 """The floor of the rule that limits are made by."""
 LOOKED_AT = 64
 """Elements of a failing case from which its pattern is guessed."""
-OF_PRECISION = ("reading", "non-finite", "not-repeatable")
+OF_PRECISION = ("reading", "repeated", "non-finite", "not-repeatable")
 """Reasons that a weaker contract can explain."""
-
-
-class Runner(Protocol):
-    """Runs kernels of an op on cases, somewhere."""
-
-    @property
-    def op(self) -> Op:
-        """Whose axes the cases are in."""
-
-    def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
-        """Rows of each case, kernel by kernel; with `worst`, each has so many of its worst elements."""
 
 
 def explain_failure(
     verification: Verification,
-    runner: Runner,
-    found: FoundLimit,
+    referee: Referee,
     contract: Contract,
     *,
     planned: Sequence[Planned] = (),
@@ -58,17 +46,17 @@ def explain_failure(
 
     `planned` are all cases that were run, where some have no verdict; `lock` is the lock file that was given.
     """
-    failed = list_worst(verification.failed)
+    runner, failed = referee.runner, list_worst(verification.failed)
     if not failed:
         return verification
     elements = {one.case: _find_elements(runner, one) for one in failed[:ENOUGH]}
-    smallest = _shrink(runner, found, failed[0])
+    smallest = _shrink(referee, failed[0])
     trials = [_make_trial(one, runner.op, elements.get(one.case, [])) for one in verification.verdicts]
     return replace(
         verification,
         worst=next(iter(elements[failed[0].case]), None),
         smallest=smallest.case,
-        pattern=_find_pattern(runner, found, trials, failed[0], smallest),
+        pattern=_find_pattern(referee, trials, failed[0], smallest),
         holds_under=_find_weaker(runner, verification, planned, contract, lock),
     )
 
@@ -81,8 +69,9 @@ def _find_elements(runner: Runner, one: CaseVerdict) -> list[Row]:
     return elements
 
 
-def _shrink(runner: Runner, found: FoundLimit, worst: CaseVerdict) -> CaseVerdict:
+def _shrink(referee: Referee, worst: CaseVerdict) -> CaseVerdict:
     """Smaller and smaller sizes, axis by axis, as long as the case still fails."""
+    runner = referee.runner
     case, smallest = parse_case(worst.case, runner.op), worst
     if worst.verdict.reason == "timed-out":  # every try would cost another time-out
         return smallest
@@ -96,14 +85,13 @@ def _shrink(runner: Runner, found: FoundLimit, worst: CaseVerdict) -> CaseVerdic
                 tries += 1
                 smaller = replace(case, sizes=(*case.sizes[:axis], size, *case.sizes[axis + 1 :]))
                 try:
-                    ((row,),) = runner.run([(smaller, "shrunk")], [CANDIDATE])
+                    judged = referee.run_case(smaller, "shrunk")
                 except ReferenceFailed:  # the op has no such sizes: a filter wider than its input, say
                     continue
-                if row["outcome"] == "timed-out":
-                    return smallest
-                if row["outcome"] == "refused":
+                if judged is None:
                     continue
-                judged = judge_row(row, runner.op, found)
+                if judged.verdict.reason == "timed-out":
+                    return smallest
                 if judged.verdict.decision == "no-go":
                     case, smallest, improved = smaller, judged, True
                     break
@@ -111,19 +99,20 @@ def _shrink(runner: Runner, found: FoundLimit, worst: CaseVerdict) -> CaseVerdic
 
 
 def _find_pattern(
-    runner: Runner, found: FoundLimit, trials: Sequence[Trial], worst: CaseVerdict, smallest: CaseVerdict
+    referee: Referee, trials: Sequence[Trial], worst: CaseVerdict, smallest: CaseVerdict
 ) -> str | None:
     """The first pattern that is not refuted by a case that should escape it and fails all the same."""
+    runner = referee.runner
     shrunk = _make_trial(smallest, runner.op, [])
     for pattern in list_patterns(trials, runner.op.main, shrunk, summed=_list_summed(runner.op)):
         case = _escape(runner.op, parse_case(worst.case, runner.op), pattern)
         if case is None or worst.verdict.reason == "timed-out":
             return pattern.told
         try:
-            ((row,),) = runner.run([(case, "escape")], [CANDIDATE])
+            escaped = referee.run_case(case, "escape")
         except ReferenceFailed:  # the op has no such sizes
             return pattern.told
-        if row["outcome"] == "refused" or judge_row(row, runner.op, found).verdict.decision != "no-go":
+        if escaped is None or escaped.verdict.decision != "no-go":
             return pattern.told
     return None
 
@@ -199,8 +188,11 @@ def _find_weaker(
         for rows in (row for batch in batches for row in runner.run(batch, [kernel])):
             if not all(row["outcome"] == "refused" or _is_within(row, runner.op, found) for row in rows):
                 break
-            # What overflow keeps a contract from judging, it does not explain.
-            whole |= any(row["case"] in failed and row["outcome"] == "ok" and row["detail"] is None for row in rows)
+            # What overflow or a scale beyond the values keeps a contract from judging, it does not explain.
+            whole |= any(
+                row["case"] in failed and row["outcome"] == "ok" and row["detail"] is None
+                and not is_blind(row, found) for row in rows
+            )  # fmt: skip
         else:
             if whole:
                 return name_contract(contract)

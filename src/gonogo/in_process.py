@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gonogo.cases import Case, Planned, make_inputs
-from gonogo.own_op import OwnOp
+from gonogo.own_op import CANDIDATE, OwnOp
 from gonogo.verdicts import Row
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class InProcess:
     """Whether rows are for verdicts alone, and not for a record."""
     settled: float = -math.inf
     """A bound reading up to this is go without a deterministic one beside it."""
+    raised: list[BaseException] = field(default_factory=list, repr=False)
+    """The first error of the candidate, where it raised one; no more, for each keeps the tensors of its case."""
 
     def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
         """Rows of each case, of those kernels that take its dtype."""
@@ -86,13 +88,19 @@ class InProcess:
                 settled=self.settled,
             )  # fmt: skip
             with _one_thread() if self.device == "cuda" else nullcontext():
-                rows = list(run_job(job, lambda kernel: None, op=self.op, inputs=inputs))
+                rows = list(
+                    run_job(job, lambda kernel: None, op=self.op, inputs=inputs, keep_error=self._keep_error)
+                )
             if "far" in case.layout:
                 from torch.cuda import empty_cache
 
                 del inputs
                 empty_cache()  # gigabytes that nothing else here would use
             yield rows
+
+    def _keep_error(self, kernel: str, error: BaseException) -> None:
+        if kernel == CANDIDATE and not self.raised:
+            self.raised.append(error)
 
     def _make_inputs(self, cases: Sequence[Case]) -> Iterator[list[torch.Tensor]]:
         """The inputs of each case; while a GPU is at work on one, those of the next are drawn."""

@@ -24,11 +24,12 @@ from gonogo.errors import InputError, ReferenceFailed
 from gonogo.kernel_file import KernelFile
 from gonogo.ops import DTYPES, Op, add_folder, get_op
 from gonogo.own_op import CANDIDATE, find_control
+from gonogo.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_size_limit
 from gonogo.recording import open_record
+from gonogo.referee import Referee, Suspects, judge_candidate
 from gonogo.schema import Contract
 from gonogo.shipped import choose_limit
 from gonogo.verdicts import CaseVerdict, Row, Verification
-from gonogo.verification import DEFAULT_CASES, FAR_NEEDS, Choice, choose_size_limit, judge_candidate
 
 if TYPE_CHECKING:
     from gonogo.campaign import Limits, Progress
@@ -79,14 +80,16 @@ def check_file(
     device: str = "auto",
     lock: str | Path | None = None,
     limits: Limits | None = None,
+    suspects: Suspects = "rerun",
     only: str | None = None,
     record: str | Path | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> FileVerification:
     """Run a kernel file on `cases` cases per dtype, isolated, and judge each by a lock file, or the shipped limits.
 
-    `only` is the id of a single case, to replay it. `record` is a run directory to add the rows to, with those of
-    the op's torch control on the same cases.
+    `suspects` are run again on fresh seeds or fail, as in gonogo.verify. `only` is the id of a single case, to
+    replay it. `record` is a run directory to add the rows to, with those of the op's torch control on the same
+    cases.
     """
     from gonogo.campaign import find_device, keep_switches
 
@@ -101,14 +104,15 @@ def check_file(
         planned = target or choice.plan(choose_size_limit(choice, place, runner))
         control = [] if record is None else [find_control(known).name]
         rows = runner.run_all(planned, [*control, CANDIDATE], report)
-        verification = judge_candidate(rows, known, promised, found)
+        referee = Referee(runner, found, suspects)
+        verification = judge_candidate(referee, rows, promised, redraw=only is None)
         if recorder is not None:
             label = f"{kernel.path.stem}.{kernel.function}"
             verification = replace(verification, recorded=recorder.append(rows, label))
-        verification = explain_failure(verification, runner, found, promised, planned=planned, lock=lock)
+        verification = explain_failure(verification, referee, promised, planned=planned, lock=lock)
     if verification.failed:
         verification = replace(
-            verification, replay=_tell_replay(kernel, verification, promised, device, lock, limits)
+            verification, replay=_tell_replay(kernel, verification, promised, device, lock, limits, suspects)
         )
     ours = [row for row in rows if row["kernel"] == CANDIDATE]
     outcomes = Counter(row["outcome"] for row in ours)
@@ -123,6 +127,7 @@ def _tell_replay(
     device: str,
     lock: str | Path | None,
     limits: Limits | None,
+    suspects: Suspects,
 ) -> str:
     """The command that runs the smallest failing case again, by the same limit."""
     from gonogo.campaign import Limits
@@ -138,6 +143,7 @@ def _tell_replay(
     }
     words = ["gonogo", "check", f"{kernel.path}:{kernel.function}", "--op", found.op, "--only", str(found.smallest)]
     words += [str(word) for option in options.items() if option[1] is not None for word in option]
+    words += ["--strict"] if suspects == "fail" else []
     return shlex.join(words)
 
 

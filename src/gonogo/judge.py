@@ -15,9 +15,13 @@ import numpy.typing as npt
 from gonogo.plain import to_plain
 
 GO, SUSPECT, NO_GO = 0, 1, 2
-DECISIONS: tuple[Literal["go", "suspect", "no-go"], ...] = ("go", "suspect", "no-go")
 SUSPECT_UP_TO = 2.0
-"""Times its limit that a reading may still be suspect; correct chains of many terms stay below on the records."""
+"""Times its limit that a reading may be and still be suspect.
+
+A limit is three times what correct kernels read, or 2 where they read less: what reads twice as much again is no
+correct kernel that adds in an order of its own.
+"""
+DECISIONS: tuple[Literal["go", "suspect", "no-go"], ...] = ("go", "suspect", "no-go")
 
 
 def decide(
@@ -26,13 +30,14 @@ def decide(
     """GO, SUSPECT or NO_GO, element by element.
 
     `sound` is whether the outcome was ok; anything else is NO_GO before a reading is looked at. A reading above
-    its limit is SUSPECT up to SUSPECT_UP_TO times that, where the deterministic bound (1, in units of the scale
-    with every sum taken for one long chain) still explains it, and NO_GO otherwise. An absent reading, NaN, is
-    above every limit, and so is any reading where the limit is absent.
+    its limit is SUSPECT where it is at most SUSPECT_UP_TO times the limit and the deterministic bound (1, in units
+    of the scale with every sum taken for one long chain) explains it, and NO_GO otherwise. An absent reading, NaN,
+    is above every limit, and so is any reading where the limit is absent.
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         below = np.asarray(reading) <= np.asarray(limit)
-        explained = (np.asarray(deterministic) <= 1.0) & (np.asarray(reading) <= SUSPECT_UP_TO * np.asarray(limit))
+        near = np.asarray(reading) <= SUSPECT_UP_TO * np.asarray(limit)
+        explained = near & (np.asarray(deterministic) <= 1.0)
     unsound = ~np.asarray(sound, dtype=bool)
     go, suspect, no_go = np.int8(GO), np.int8(SUSPECT), np.int8(NO_GO)  # else NumPy makes words of eight bytes
     return np.where(unsound, no_go, np.where(below, go, np.where(explained, suspect, no_go)))
@@ -44,13 +49,18 @@ class Verdict:
 
     decision: Literal["go", "suspect", "no-go"]
     reason: str
-    """`reading`, or the outcome that came before any reading; `no-reading` where the gauge has none."""
+    """`reading`, or the outcome that came before any reading; `no-reading` where the gauge has none.
+
+    `repeated` where it was suspect, and above its limit again on fresh seeds.
+    """
     outcome: str
     gauge: str
     reading: float | None
     limit: float | None
     limit_from: str
     """Rule, parameters and cases of the limit; or what stands in for one."""
+    again: tuple[float, ...] = ()
+    """What the same kind of case read on fresh seeds, where it was run on some; infinite where there was none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: NaN is null, an infinity "inf"."""
@@ -61,17 +71,31 @@ class Verdict:
         return f"<pre>{html.escape(self.message)}</pre>"
 
     @property
+    def is_by_reading(self) -> bool:
+        """Whether a reading decided it, and no outcome before any."""
+        return self.reason in ("reading", "repeated")
+
+    @property
     def message(self) -> str:
         """One line for a busy engineer."""
         if self.reason == "no-reading":
             return f"{self.decision}: no reading in the gauge {self.gauge}"
-        if self.reason != "reading":
+        if not self.is_by_reading:
             return f"{self.decision}: {self.outcome}"
         assert self.reading is not None
         limit = "none" if self.limit is None else f"{self.limit:.4g}"
         relation = "within" if self.decision == "go" else "above"
-        told = f"reads {self.reading:.4g} {self.gauge}, {relation} the limit {limit} ({self.limit_from})"
-        return f"{self.decision}: {told}"
+        compared = f"reads {self.reading:.4g} {self.gauge}, {relation} the limit {limit} ({self.limit_from})"
+        return f"{self.decision}: {compared}{self._tell_again()}"
+
+    def _tell_again(self) -> str:
+        seeds = f"{len(self.again)} fresh seed{'' if len(self.again) == 1 else 's'}"
+        if not self.again:
+            return ""
+        if self.reason != "repeated":
+            return f"; not again on {seeds}"
+        readings = ", ".join(f"{reading:.4g}" for reading in self.again)
+        return f"; repeatedly above what any correct kernel read, with {readings} on {seeds}"
 
 
 def judge(

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FIXTURE = "gonogo"
-FRESH_SEEDS = 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--gonogo-cases", metavar="N", type=_parse_count, default=24, help="cases per dtype; 24 by default")
     add("--gonogo-record", metavar="DIR", help="add what is measured, with controls, to this run directory")
     add("--gonogo-seed", metavar="S", type=_parse_seed, default=0, help="of the cases; a number, 0, or random")
+    add("--gonogo-strict", action="store_true", help="fail on a suspect case, too, instead of running it again")
     parser.addini("gonogo_lock", "lock file with the limits, relative to ROOTDIR", default="gonogo.lock")
 
 
@@ -135,43 +135,32 @@ class Gauge:
     ) -> Verification:
         """As gonogo.verify, by the limit of the lock file; fails the test unless not `strict`.
 
-        `controls` are what that limit is measured on, when pytest is asked to. A suspect kernel is run again on two
-        fresh seeds, and fails if one of these is no-go, or suspect in more than half of its cases.
+        `controls` are what that limit is measured on, when pytest is asked to. The summary names a test that passes
+        with a suspect case; under --gonogo-strict it fails.
         """
         __tracebackhide__ = True
         from gonogo.verification import verify
 
         self._refuse_limits(options)
         limit, promised = self._find_limit(op, contract, controls, device)
-        options = {"cases": self._suite.cases, "seed": self._suite.seed} | self._choose_record(kernel) | options
-
-        def run(seed: int) -> Verification:
-            __tracebackhide__ = True
-            given = options | {"seed": seed, "controls": controls, "limit": limit, "strict": False}
-            found = _call(verify, kernel, op, contract=promised, device=device, **given)
-            if found.recorded is not None:
-                self._run.added += found.recorded.added
-                self._run.known += found.recorded.known
-            # The limit at hand here is in the file there.
-            told = (found.replay or "").replace("limit=limit", f"lock={str(self._suite.path)!r}")
-            return replace(found, replay=told or None)
-
-        first = options["seed"]
-        found = run(first)
-        self._record(found.op, found.contract, found.decision, [one.verdict for one in found.verdicts])
-        source = f"  lock        limit from {self._suite.name}; seed {first}, {options['cases']} cases per dtype"
+        usual = {"cases": self._suite.cases, "seed": self._suite.seed, "suspects": self._choose_suspects()}
+        options = usual | self._choose_record(kernel) | options
+        judged_by = {"controls": controls, "limit": limit, "strict": False}
+        found = _call(verify, kernel, op, contract=promised, device=device, **options | judged_by)
+        if found.recorded is not None:
+            self._run.added += found.recorded.added
+            self._run.known += found.recorded.known
+        # The limit at hand here is in the file there.
+        replay = (found.replay or "").replace("limit=limit", f"lock={str(self._suite.path)!r}")
+        found = replace(found, replay=replay or None)
+        self._record(found.op, found.contract, found.decision, [case.verdict for case in found.verdicts])
         if strict and found.failed:
-            pytest.fail(f"{found!r}\n{source}")
+            counted = f"seed {options['seed']}, {options['cases']} cases per dtype"
+            pytest.fail(f"{found!r}\n  lock        limit from {self._suite.name}; {counted}")
         if strict and found.suspect:
-            again = {seed: run(seed) for seed in range(first + 1, first + 1 + FRESH_SEEDS)}
-            told = ", ".join(f"{_tell(one)} on seed {seed}" for seed, one in again.items())
-            bad = [one for one in again.values() if one.failed or 2 * len(one.suspect) > len(one.verdicts)]
-            if bad:
-                worst = max(found.suspect, key=lambda one: one.verdict.reading or 0.0)
-                shown = [next((one for one in bad if one.failed), found)]
-                lines = [f"  suspect     {worst.case}: {worst.verdict.message}", f"  run again   {told}", source]
-                pytest.fail("\n".join([*map(repr, shown), *lines]))
-            self._run.suspects.add(f"{self._test.nodeid}: {_tell(found)} on seed {first}; run again: {told}")
+            furthest = max(found.suspect, key=lambda case: case.badness)
+            count = f"{len(found.suspect)} of {len(found.verdicts)} cases"
+            self._run.suspects.add(f"{self._test.nodeid}: {count}; {furthest.case}: {furthest.verdict.message}")
         return found
 
     def check(
@@ -186,7 +175,8 @@ class Gauge:
     ) -> Verdict:
         """As gonogo.check, by the limit of the lock file; fails the test on a no-go unless not `strict`.
 
-        One output cannot be had on other seeds: a suspect one passes, and the summary says so.
+        One output cannot be had on other seeds: a suspect one passes, and the summary says so; under
+        --gonogo-strict it fails.
         """
         __tracebackhide__ = True
         from gonogo.checking import check
@@ -198,7 +188,8 @@ class Gauge:
         verdict = _call(check, actual, op, contract=promised or contract, limit=limit, **options)
         name = "output" if op is None else op if isinstance(op, str) else op.name
         self._record(name, promised.describe() if promised else "none", verdict.decision, [verdict])
-        if strict and verdict.decision == "no-go":
+        failing = ("no-go",) if self._choose_suspects() == "rerun" else ("no-go", "suspect")
+        if strict and verdict.decision in failing:
             pytest.fail(f"{name}: {verdict.message}" + (f"\n  limit from {self._suite.name}" if limit else ""))
         if strict and verdict.decision == "suspect":
             self._run.suspects.add(f"{self._test.nodeid}: {name} {verdict.message}")
@@ -220,6 +211,9 @@ class Gauge:
             if name in options:
                 told = f"{name}= is not for the fixture, whose limits are in {self._suite.name}"
                 pytest.fail(f"{told}. Name another file by --gonogo-lock, or call gonogo.verify", pytrace=False)
+
+    def _choose_suspects(self) -> str:
+        return "fail" if self._run.config.option.gonogo_strict else "rerun"
 
     def _choose_record(self, kernel: Callable[..., Any]) -> dict[str, Any]:
         """Where to record a kernel, and by what name: two tests may well have a `<lambda>` each."""
@@ -254,11 +248,6 @@ def _call(function: Callable[..., T], *given: Any, **options: Any) -> T:
     except GonogoError as error:
         problem = str(error)
     pytest.fail(problem, pytrace=False)  # out here, or it would be told twice
-
-
-def _tell(found: Verification) -> str:
-    named = found.failed or found.suspect
-    return f"{found.decision} in {len(named)} of {len(found.verdicts)} cases" if named else "go"
 
 
 RUN = pytest.StashKey[_Run]()

@@ -6,8 +6,8 @@ import html
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from gonogo.errors import InputError
 from gonogo.judge import Verdict, judge
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gonogo.records import Appended
 
 Row = dict[str, Any]
+SHOWN_LINES = 6
+"""Of a traceback, or of what a kernel printed; all of it is in the plain data."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class CaseVerdict:
     def badness(self) -> float:
         """For sorting: a case without a reading is worse than any with one."""
         reading = self.verdict.reading
-        return math.inf if self.verdict.reason != "reading" or reading is None else reading
+        return math.inf if not self.verdict.is_by_reading or reading is None else reading
 
     @property
     def described(self) -> str:
@@ -45,9 +47,38 @@ class CaseVerdict:
         return f"{sizes}; {row['dtype']}; {row['distribution']} values; {row['layout']}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf"."""
+        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf".
+
+        `error` is the message and traceback of a kernel that raised, `printed` the last of what it printed where it
+        ran isolated; else both are null.
+        """
         facts = {name: self.record[name] for name in ("dtype", "distribution", "layout")}
+        facts |= {name: self.record.get(name) for name in ("error", "printed")}
         return {"case": self.case, "sizes": dict(self.sizes)} | facts | self.verdict.to_dict()
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """A case of which nothing is known, and why."""
+
+    case: str
+    kind: Literal["refused", "blind"]
+    why: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain data, for JSON."""
+        return asdict(self)
+
+
+BLIND = "blind: the scale allows more than the value itself on more than half of the elements"
+BLIND_FROM = {"bound": "blind_from", "deterministic": "deterministic_blind_from"}
+"""By gauge, what of a row says above which limit its case is blind."""
+
+
+def is_blind(row: Row, found: FoundLimit) -> bool:
+    """Whether the limit would let zeros pass for most of the output: then a reading within it says nothing."""
+    blind_from = row.get(BLIND_FROM.get(found.gauge, ""))
+    return blind_from is not None and found.value > blind_from
 
 
 def judge_measured(row: Row, found: FoundLimit) -> Verdict:
@@ -56,7 +87,7 @@ def judge_measured(row: Row, found: FoundLimit) -> Verdict:
         row["outcome"], row.get(found.gauge), found.value, gauge=found.gauge, limit_from=found.told,
         deterministic=row.get("deterministic") if found.gauge == "bound" else None,
     )  # fmt: skip
-    if verdict.reason != "reading" and row.get("detail"):
+    if not verdict.is_by_reading and row.get("detail"):
         verdict = replace(verdict, outcome=f"{verdict.outcome}: {row['detail']}")
     return verdict
 
@@ -75,6 +106,8 @@ class Verification:
     contract: str
     limit_from: str
     verdicts: tuple[CaseVerdict, ...]
+    unjudged: tuple[Unjudged, ...] = ()
+    """Cases that have no verdict."""
     smallest: str | None = None
     """Id of the smallest failing case found."""
     worst: dict[str, Any] | None = None
@@ -100,8 +133,8 @@ class Verification:
 
     @property
     def suspect(self) -> tuple[CaseVerdict, ...]:
-        """Cases above the limit that the deterministic bound still explains."""
-        return tuple(one for one in self.verdicts if one.verdict.decision == "suspect")
+        """Cases above the limit once, and not again on fresh seeds."""
+        return tuple(case for case in self.verdicts if case.verdict.decision == "suspect")
 
     @property
     def decision(self) -> str:
@@ -144,6 +177,10 @@ def tell_failure(found: Verification) -> list[str]:
     lines: list[tuple[str, str]] = []
     if worst is not None:
         lines += [("worst case", f"{worst.case}: {worst.verdict.message}"), ("", worst.described)]
+        lines += [
+            *_tell_last("raised", worst.record.get("error")),
+            *_tell_last("printed", worst.record.get("printed")),
+        ]
         if found.worst:
             lines.append(("element", tell_element(found.worst)))
         lines += [
@@ -159,21 +196,31 @@ def tell_failure(found: Verification) -> list[str]:
         furthest = max(found.suspect, key=lambda one: one.badness)
         lines += [
             ("suspect", f"{furthest.case}: {furthest.verdict.message}"),
-            ("", f"{furthest.described}. The deterministic bound still explains it: try another seed"),
+            ("", f"{furthest.described}. It passes: the deterministic bound explains one such reading"),
         ]
     lines += [("note", note) for note in found.notes]
     lines.append(("recorded", str(found.recorded or "")))
     return [f"  {name:<11} {told}" for name, told in lines if told]
 
 
-def tell_unjudged(rows: Sequence[Row]) -> tuple[str, ...]:
+def _tell_last(name: str, text: str | None) -> list[tuple[str, str]]:
+    """The last lines of a text, the first of them under a name."""
+    shown = [line for line in (text or "").splitlines() if line.strip()][-SHOWN_LINES:]
+    return [(name if place == 0 else "", line) for place, line in enumerate(shown)]
+
+
+def tell_unjudged(verdicts: Sequence[CaseVerdict], unjudged: Sequence[Unjudged]) -> tuple[str, ...]:
     """Of how many cases nothing is known, or not all, and why."""
-    refused = Counter(row["detail"] for row in rows if row["outcome"] == "refused")
-    notes = [f"{count} of {len(rows)} cases are not judged: {why}" for why, count in refused.items()]
-    partly = [row["detail"] for row in rows if row["outcome"] == "ok" and row["detail"] is not None]
+    total = len(verdicts) + len(unjudged)
+    notes = [
+        f"{count} of {total} cases {'is' if count == 1 else 'are'} not judged: {why}"
+        for why, count in Counter(case.why for case in unjudged).items()
+    ]
+    rows = [case.record for case in verdicts]
+    partly = [row["detail"] for row in rows if row["outcome"] == "ok" and row.get("detail") is not None]
     if partly:
         why = partly[0].partition(": ")[2]
-        notes.append(f"on {len(partly)} of {len(rows)} cases some elements are not judged: {why}")
+        notes.append(f"on {len(partly)} of {total} cases some elements are not judged: {why}")
     return tuple(notes)
 
 

@@ -8,28 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gonogo.calibration import check_controls, pool_controls
-from gonogo.cases import (
-    CASES_PER_SEED,
-    DISTRIBUTIONS,
-    INTERPRETER,
-    ON_CPU,
-    ON_GPU,
-    USUAL,
-    Planned,
-    SizeLimit,
-    find_usable,
-    list_unrun,
-    parse_case,
-    plan_cases,
-)
-from gonogo.choices import find_contract, find_dtypes, find_op, find_words, name_contract, need_torch
-from gonogo.diagnosis import Runner, explain_failure
-from gonogo.errors import InputError, NoGo, NothingJudged
+from gonogo.cases import USUAL, Planned, parse_case
+from gonogo.choices import find_contract, find_op, name_contract, need_torch
+from gonogo.diagnosis import explain_failure
+from gonogo.errors import InputError, NoGo
 from gonogo.in_process import InProcess
 from gonogo.limits import DTYPE_FREE, Limit
 from gonogo.ops import DTYPES, Op
@@ -41,19 +28,15 @@ from gonogo.own_op import (
     name_controls,
     name_function,
 )
+from gonogo.planning import DEFAULT_CASES, Choice, choose_size_limit, tell_unrun
 from gonogo.recording import open_record
+from gonogo.referee import Referee, Suspects, judge_candidate
 from gonogo.schema import Contract
 from gonogo.shipped import FoundLimit, choose_limit
-from gonogo.verdicts import Row, Verification, judge_row, tell_unjudged
+from gonogo.verdicts import Row, Verification
 
 if TYPE_CHECKING:
     import torch
-
-DEFAULT_CASES = 24
-SEEDS = 2**63 // CASES_PER_SEED
-"""A case's seed is kept in 63 bits."""
-FAR_NEEDS = 24 * 2**30
-"""Bytes of a GPU that must be free for rows 2^30 elements apart: 2^32 elements of two bytes, and as much again."""
 
 
 def verify(
@@ -70,6 +53,7 @@ def verify(
     lock: str | Path | None = None,
     limit: Limit | None = None,
     strict: bool = True,
+    suspects: Suspects = "rerun",
     only: str | None = None,
     record: str | Path | None = None,
     name: str | None = None,
@@ -78,6 +62,8 @@ def verify(
 
     The kernel takes the op's inputs as torch tensors, in order, and returns its output: torch, NumPy or JAX.
     A `limit` at hand goes before `controls`, which are run on all cases and make one limit; these before `lock`.
+    A suspect case, above its limit and explained by the deterministic bound, is run again on three fresh seeds:
+    it is no-go if it is above there too, and passes otherwise; with suspects="fail" it is no-go at once.
     `only` is the id of a single case, to replay it. `record` is a run directory to add all rows to, the kernel's
     by `name`; a case that it has of this kernel and contract already stays as it was.
     """
@@ -98,19 +84,21 @@ def verify(
     if found is None:
         found = pool_controls(rows, beside, plain, promised)
     notes = (*_find_notes(runner, target), *tell_unrun(plain, planned)) if isinstance(plain, OwnOp) else ()
-    verification = judge_candidate(rows, plain, promised, found, notes)
+    referee = Referee(runner, found, suspects)
+    verification = judge_candidate(referee, rows, promised, notes=notes, redraw=only is None)
     if recorder is not None:
         verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
     if not verification.failed:
         return verification
-    verification = explain_failure(verification, runner, found, promised, planned=target, lock=lock)
+    verification = explain_failure(verification, referee, promised, planned=target, lock=lock)
     planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
     planned_by += f", distributions={distributions!r}" if distributions != USUAL else ""
     judged_by = _tell_judged_by(limit, given, planned_by, lock, device)
+    judged_by += f', suspects="{suspects}"' if suspects != "rerun" else ""
     replay = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
     explained = replace(verification, replay=replay)
     if strict:
-        raise NoGo(explained)
+        raise NoGo(explained) from next(iter(runner.raised), None)
     return explained
 
 
@@ -141,69 +129,6 @@ def _run_kernels(
             check_controls(made, controls)
             rows += made
     return rows
-
-
-def judge_candidate(
-    rows: Sequence[Row], op: Op, contract: Contract, found: FoundLimit, notes: tuple[str, ...] = ()
-) -> Verification:
-    """Verdicts on those of a candidate's rows that can be judged; of how many others there are, a note."""
-    ours = [row for row in rows if row["kernel"] == CANDIDATE]
-    verdicts = tuple(judge_row(row, op, found) for row in ours if row["outcome"] != "refused")
-    if ours and not verdicts:
-        raise NothingJudged(op.name, ours[0]["detail"])
-    return Verification(op.name, contract.describe(), found.told, verdicts, notes=(*notes, *tell_unjudged(ours)))
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Which cases a kernel is verified on, in a user's words; refused where they make no sense."""
-
-    op: Op
-    dtypes: str | Sequence[str | torch.dtype] | torch.dtype = DTYPES
-    cases: int = DEFAULT_CASES
-    """Per dtype."""
-    seed: int = 0
-    distributions: str | Sequence[str] = USUAL
-
-    def __post_init__(self) -> None:
-        if type(self.cases) is not int or not 1 <= self.cases <= CASES_PER_SEED:
-            raise InputError(f"{self.cases!r} cases: give a whole number from 1 to {CASES_PER_SEED:,}")
-        if type(self.seed) is not int or not 0 <= self.seed < SEEDS:
-            raise InputError(f"seed {self.seed!r}: give a whole number from 0 to {SEEDS - 1:,}")
-        words = find_words("distribution", self.distributions, DISTRIBUTIONS)
-        if not find_usable(self.op, words):
-            raise InputError(f"op {self.op.name} takes none of the distributions {', '.join(words)}")
-        find_dtypes(self.dtypes)
-
-    def plan(self, limit: SizeLimit) -> list[Planned]:
-        """The cases of the seed, dtype by dtype."""
-        words = find_words("distribution", self.distributions, DISTRIBUTIONS)
-        return [
-            planned
-            for dtype in find_dtypes(self.dtypes)
-            for planned in plan_cases(self.op, dtype, self.cases, self.seed, distributions=words, limit=limit)
-        ]
-
-
-def choose_size_limit(choice: Choice, device: str, runner: Runner) -> SizeLimit:
-    """What a case may cost: on the CPU a small one is run first, for Triton's interpreter takes no large ones."""
-    if device == "cuda":
-        from torch.cuda import mem_get_info
-
-        return replace(ON_GPU, far=mem_get_info()[0] >= FAR_NEEDS)
-    small = replace(choice, cases=1).plan(INTERPRETER)[-1:]
-    ((row,),) = runner.run(small, [CANDIDATE])
-    return INTERPRETER if row["framework"] == "triton" else ON_CPU
-
-
-def tell_unrun(op: Op, planned: Sequence[Planned]) -> tuple[str, ...]:
-    """Which of the sizes that an op of a user's lists were not run."""
-    missing = list_unrun(op, planned) if isinstance(op, OwnOp) else {}
-    return tuple(
-        f"sizes {', '.join(map(str, sizes))} of axis {axis} were not run: give more cases"
-        + ("" if len(planned) >= DEFAULT_CASES else f", {DEFAULT_CASES} or more per dtype")
-        for axis, sizes in missing.items()
-    )
 
 
 def _plan_runs(

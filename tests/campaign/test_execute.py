@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 from pathlib import Path
@@ -18,6 +19,7 @@ from gonogo.campaign.measurement import Reference, compare_outputs, make_referen
 from gonogo.cases import parse_case
 from gonogo.errors import BadReference
 from gonogo.ops import get_op
+from gonogo.records import RunDirectory, read_run
 from gonogo.schema import Contract
 
 
@@ -38,6 +40,34 @@ def test_roundings_apart_among_subnormals_are_two_units_of_signal() -> None:
     reference = Reference(expected, torch.zeros(2), Contract(), lambda: torch.zeros(2))
     down, up = (torch.tensor([times * step, 1.0]).half() for times in (1, 2))
     assert compare_outputs(down, up, reference, "float16") == {"bits_equal": False, "signal": 2.0}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_a_case_is_blind_where_most_of_what_it_says_is_within_the_limit(count: int) -> None:
+    """Zeros, infinite scales and NaN say nothing; an exact element is never blind."""
+    ratios = torch.arange(1, count + 1, dtype=torch.float64)
+    expected = torch.cat([ratios, torch.tensor([0.0, 5.0, math.nan], dtype=torch.float64)])
+    scale = torch.full_like(expected, 2.0**24)
+    scale[count + 1] = math.inf
+    blind_from = Reference(expected, scale, Contract(), lambda: scale).blind_from
+    assert blind_from is not None
+    for limit in torch.arange(0.25, count + 2, 0.25).tolist():
+        assert (2 * int((ratios < limit).sum()) > count) == (limit > blind_from)
+    assert Reference(expected, 0 * ratios.new_ones(count + 3), Contract(), lambda: scale).blind_from == math.inf
+    assert Reference(0 * ratios, ratios, Contract(), lambda: scale).blind_from is None
+
+
+def test_a_run_keeps_what_the_schema_has_a_column_for(tmp_path: Path) -> None:
+    rows = [
+        {"number": 0, "case": "c", "kernel": "k", "contract": "float32", "outcome": "ok", "blind_from": math.inf}
+    ]
+    directory = RunDirectory(tmp_path, {})
+    directory.append(rows)
+    assert json.loads((tmp_path / "journal.jsonl").read_text()) == [
+        {name: value for name, value in rows[0].items() if name != "blind_from"}
+    ]
+    directory.close()
+    assert read_run(tmp_path).num_rows == 1
 
 
 def test_ctrl_c_ends_a_kernel_run_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:

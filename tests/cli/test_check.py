@@ -17,6 +17,7 @@ from click.testing import CliRunner
 import gonogo as package
 from gonogo import isolated, ops
 from gonogo.campaign import Limits, Plan, keep_switches, run_campaign
+from gonogo.campaign.printed import KEPT_BYTES
 from gonogo.cli import cli
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.isolated import check_file
@@ -285,6 +286,55 @@ def test_what_a_kernel_may_do(body: str, outcome: str, detail: str, tmp_path: Pa
         assert told["cases"] == 3
     else:
         assert told["smallest"].split(":")[2] in ("1x1x1", "1x1x2")
+
+
+SPEAKING = """
+    import ctypes, os, sys
+
+    def speak(times=1):
+        for _ in range(times):
+            print("in Python", flush=True)
+        ctypes.CDLL(None).puts(b"in C")
+        ctypes.CDLL(None).fflush(None)
+        sys.stderr.write("on stderr\\n")
+
+    def raising(x):
+        speak()
+        raise ValueError("first line\\nsecond line")
+
+    def dying(x):
+        speak()
+        os.abort()
+
+    def wrong(x):
+        speak(10_000)
+        return x
+"""
+
+
+@pytest.mark.parametrize("function", ["raising", "dying", "wrong"])
+def test_what_a_failing_kernel_printed_and_raised_is_shown(function: str, tmp_path: Path) -> None:
+    file = write(tmp_path, SPEAKING)
+    words = ["check", f"{file}:{function}", "--op", "relu", "--dtypes", "float16", "--cases", 1, "--device", "cpu"]
+    done = gonogo(*words)
+    assert done.returncode == 1, done.stderr
+    more = 3 if function == "wrong" else 0
+    lines = [
+        "  printed     in Python",
+        *["              in Python"] * more,
+        "              in C",
+        "              on stderr",
+    ]
+    assert "\n".join(lines) in done.stdout
+    (verdict,) = json.loads(gonogo(*words, "--json").stdout)["verdicts"]
+    assert len(verdict["printed"]) <= KEPT_BYTES
+    if function != "raising":
+        assert verdict["error"] is None
+        return
+    assert verdict["error"].startswith(f'Traceback (most recent call last):\n  File "{file}", line ')
+    assert verdict["error"].endswith("ValueError: first line\nsecond line\n")
+    assert "  raised      Traceback (most recent call last):\n" in done.stdout
+    assert "              ValueError: first line\n              second line\n  printed " in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ class Bench:
     pristine: list[torch.Tensor]
     announce: Callable[[str], None]
     """Told every kernel before it runs."""
+    keep_error: Callable[[str, BaseException], None] = lambda kernel, error: None
+    """Told what a kernel raised."""
     references: dict[Contract, Reference] = field(default_factory=dict)
     outputs: dict[str, torch.Tensor | None] = field(default_factory=dict)
     """Of kernels, as far as they have run; None of one that gave nothing to measure."""
@@ -87,12 +89,13 @@ def prepare(
     *,
     op: Op | None = None,
     inputs: list[torch.Tensor] | None = None,
+    keep_error: Callable[[str, BaseException], None] = lambda kernel, error: None,
 ) -> Bench:
     """Inputs, unless at hand, and the reference of the default contract; of an op at hand, or of its folder."""
     op = op or job.load_op()
     inputs = inputs or make_inputs(job.case, job.device, op)
     # The copies are in memory of their own; the layout stays with the inputs.
-    bench = Bench(job, op, inputs, [x.contiguous().clone() for x in inputs], announce)
+    bench = Bench(job, op, inputs, [x.contiguous().clone() for x in inputs], announce, keep_error)
     bench.outputs |= dict.fromkeys(job.gave_nothing)
     reference = bench.reference(Contract())
     if job.settled == -math.inf:

@@ -11,7 +11,13 @@ import torch
 from gonogo.campaign.bench import Bench, Job, prepare
 from gonogo.campaign.call import call_twice
 from gonogo.campaign.launches import Launches, RefusedLaunch
-from gonogo.campaign.measurement import compare_outputs, measure_output, read_bounds, settle_outcome
+from gonogo.campaign.measurement import (
+    compare_outputs,
+    find_non_finite,
+    measure_output,
+    read_bounds,
+    settle_outcome,
+)
 from gonogo.campaign.outcome import explain, find_fault
 from gonogo.errors import BadKernelFile, CampaignFailed
 from gonogo.formats import get_format
@@ -32,9 +38,10 @@ def run_job(
     *,
     op: Op | None = None,
     inputs: list[torch.Tensor] | None = None,
+    keep_error: Callable[[str, BaseException], None] = lambda kernel, error: None,
 ) -> Iterator[Row]:
-    """Rows of a case, kernel by kernel; `announce` is told each kernel before it runs."""
-    bench = prepare(job, announce, op=op, inputs=inputs)
+    """Rows of a case, kernel by kernel; `announce` is told each before it runs, `keep_error` what it raised."""
+    bench = prepare(job, announce, op=op, inputs=inputs, keep_error=keep_error)
     for name in job.kernels:
         announce(name)
         kernel = bench.op.kernel(name)
@@ -62,6 +69,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
         bench.restore_inputs()
         return row | {"framework": "triton", "outcome": "refused", "detail": str(refusal)}
     except BaseException as error:  # noqa: BLE001  the one place where a kernel may do what it likes
+        bench.keep_error(kernel.name, error)
         row |= explain(error, bench.job.device)
         if row["outcome"] != "crashed":
             bench.restore_inputs()
@@ -153,23 +161,31 @@ def _measure_twin(bench: Bench, output: torch.Tensor | None) -> Twin | None:
 
 
 def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Row]:
-    """The worst elements of a kernel that has run: index, expected, actual, ULPs apart, bound reading."""
+    """The worst elements of a kernel that has run: index, expected, actual, ULPs apart, bound reading.
+
+    Those that are not finite on one side only come first, whatever the others read; those not judged never come.
+    """
     output = bench.outputs.get(kernel.name)
     if output is None:
         return []
-    reference = bench.reference(kernel.contract_for(bench.job.case.dtype))
+    dtype = bench.job.case.dtype
+    reference = bench.reference(kernel.contract_for(dtype))
     expected, actual = reference.expected.cpu().reshape(-1), output.cpu().reshape(-1)
     scale = reference.scale.cpu().reshape(-1)
-    distance = get_format(bench.job.case.dtype).cell_distance(actual.double().numpy(), expected.numpy())
+    distance = get_format(dtype).cell_distance(actual.double().numpy(), expected.numpy())
     with np.errstate(all="ignore"):
         readings = np.where(distance == 0, 0.0, distance / (reference.unit_roundoff * scale.numpy()))
+    mismatched = find_non_finite(output, reference, dtype).cpu().reshape(-1).numpy()
+    order = np.lexsort((-readings, ~mismatched))
+    if reference.unjudged is not None:
+        order = order[~reference.unjudged.cpu().reshape(-1).numpy()[order]]
     elements: list[Row] = []
-    for at in np.argsort(-readings, kind="stable")[:count].tolist():
-        one = slice(at, at + 1)
+    for at in order[:count].tolist():
+        place = slice(at, at + 1)
         index = np.unravel_index(at, tuple(output.shape))
         elements.append({
             "index": [int(i) for i in index], "expected": float(expected[at]), "actual": float(actual[at]),
-            "ulp": measure(actual[one], expected[one]).max_ulp, "bound": float(readings[at]),
+            "ulp": measure(actual[place], expected[place]).max_ulp, "bound": float(readings[at]),
         })  # fmt: skip
     return elements
 

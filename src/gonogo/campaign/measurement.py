@@ -31,6 +31,7 @@ NEAR_OVERFLOW = 8.0
 Controls that accumulate in float32 read at most 5.7 of them in the committed records; 8 is the next power of two.
 """
 
+UNDEFINED = "the reference is NaN everywhere"
 NO_BOUND = "no finite bound is known of what rounding does there"
 
 
@@ -42,6 +43,8 @@ class Reference:
     scale: torch.Tensor
     contract: Contract
     make_sequential_scale: Callable[[], torch.Tensor]
+    from_finite: bool = False
+    """Whether all inputs are finite; looked at where the expected output is NaN everywhere."""
 
     @property
     def unit_roundoff(self) -> float:
@@ -54,6 +57,11 @@ class Reference:
         return self.make_sequential_scale()
 
     @cached_property
+    def is_undefined(self) -> bool:
+        """Whether it is NaN everywhere: an output that agrees has shown nothing."""
+        return self.expected.numel() > 0 and bool(self.expected.isnan().all())
+
+    @cached_property
     def unjudged(self) -> torch.Tensor | None:
         """Where there is a value and an infinite scale: a correct kernel may return anything there.
 
@@ -61,6 +69,28 @@ class Reference:
         """
         places = self.scale.isinf() & self.expected.isfinite()
         return places if bool(places.any()) else None
+
+    @cached_property
+    def blind_from(self) -> float | None:
+        """The limit above which an output of zeros would pass on more than half of what the scale speaks of."""
+        return self._find_blind_from(self.scale)
+
+    @cached_property
+    def deterministic_blind_from(self) -> float | None:
+        """The same with every sum taken for one long chain."""
+        return self._find_blind_from(self.sequential_scale)
+
+    def _find_blind_from(self, scale: torch.Tensor) -> float | None:
+        """The upper median of |expected| / (u_c·S) over elements that are judged and not 0; None where none is.
+
+        More than half of the elements have limit·u_c·S > |expected| exactly where the limit is above this one, so
+        that one number serves whatever limit a row will be held against.
+        """
+        expected = self.expected
+        spoken_of = expected.isfinite() & (expected != 0) & scale.isfinite()
+        ratios = expected[spoken_of].abs() / (self.unit_roundoff * scale[spoken_of])
+        count = ratios.numel()
+        return float(ratios.kthvalue(count // 2 + 1).values) if count else None
 
     def take_judged(self, output: torch.Tensor) -> torch.Tensor:
         """The output beside the expected one, with the expected value where nothing is judged, not even a NaN."""
@@ -91,7 +121,9 @@ def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract, shape
         _, longest, _ = _run_reference(reference, wide, replace(contract, summation="sequential"), load_ulps)
         return _forgive(longest).to(where)
 
-    return Reference(expected.to(where), scale, contract, make_sequential_scale)
+    undefined = expected.numel() > 0 and bool(expected.isnan().all())
+    from_finite = undefined and all(bool(x.isfinite().all()) for x in inputs)
+    return Reference(expected.to(where), scale, contract, make_sequential_scale, from_finite)
 
 
 def _run_reference(
@@ -115,12 +147,15 @@ def read_bounds(output: torch.Tensor, reference: Reference, settled: float = -ma
     reading = read(output, reference.expected, gauge=bound, scale=reference.scale)
     at = None if reading.index is None else ",".join(map(str, reading.index))
     row: Row = {"bound": reading.worst, "bound_at": at, "bias": reading.bias, "deterministic": None}
+    row["blind_from"] = reference.blind_from
     if reading.worst <= settled:
         return row
     longest = reading
     if reference.sequential_scale is not reference.scale:
         longest = read(output, reference.expected, gauge=bound, scale=reference.sequential_scale)
-    return row | {"deterministic": longest.worst}
+    return row | {
+        "deterministic": longest.worst, "deterministic_blind_from": reference.deterministic_blind_from,
+    }  # fmt: skip
 
 
 def measure_output(
@@ -189,6 +224,9 @@ def compare_outputs(output: torch.Tensor, control: torch.Tensor, reference: Refe
 def settle_outcome(output: torch.Tensor, reference: Reference, dtype: str) -> Row:
     """The outcome of an output that is sound but for its numbers, and what there is to add."""
     mismatched = count_non_finite(output, reference, dtype)
+    # Of NaN among the inputs NaN may well be all that comes out, and a kernel that loses it is wrong.
+    if reference.is_undefined and (not mismatched or reference.from_finite):
+        return {"outcome": "refused", "detail": UNDEFINED}
     if mismatched:
         return {"outcome": "non-finite", "detail": f"{mismatched} elements"}
     if reference.unjudged is None:
@@ -202,7 +240,12 @@ def settle_outcome(output: torch.Tensor, reference: Reference, dtype: str) -> Ro
 
 
 def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> int:
-    """Elements where one side is NaN or infinite and the other is not the same.
+    """Elements where one side is NaN or infinite and the other is not the same."""
+    return int(find_non_finite(output, reference, dtype).sum())
+
+
+def find_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> torch.Tensor:
+    """Where one side is NaN or infinite and the other is not the same.
 
     An infinity stands for everything past the format's overflow threshold. A correct kernel may come out on the
     other side of it if the reference is within its error of there; how far it is off is for the reading to say.
@@ -211,7 +254,7 @@ def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> 
     wide = reference.take_judged(output).double()
     threshold = get_format(dtype).overflow_start
     if bool((wide.isfinite() & (expected.abs() < threshold)).all()):
-        return 0
+        return torch.zeros_like(wide, dtype=torch.bool)
     near = NEAR_OVERFLOW * reference.unit_roundoff * reference.scale
     may_overflow = expected.abs() + near >= threshold
     may_stay = expected.abs() - near < threshold
@@ -220,4 +263,4 @@ def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> 
         wide.isnan() & expected.isnan(),
         torch.where(wide.isinf(), may_overflow & (wide.sign() == expected.sign()), may_stay),
     )
-    return int((~agrees).sum())
+    return ~agrees

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
-from traceback import extract_tb
+from traceback import extract_tb, format_exception
 from typing import Any
 
 import torch
@@ -75,13 +75,22 @@ def find_wrong_kind(output: Any, bench: Bench) -> tuple[str, str] | None:
 
 
 def explain(error: BaseException, device: str) -> Row:
-    """Outcome of a call that did not return."""
+    """Outcome of a call that did not return: one line of it, and the whole error beside what is recorded."""
     detail = f"{type(error).__name__}: {error}".partition("\n")[0][:300] + _tell_line(error)
+    row = {"detail": detail, "error": _format_error(error)}
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return {"outcome": "out-of-memory", "detail": detail}
+        return row | {"outcome": "out-of-memory"}
     if _is_gpu_lost(device):
-        return {"outcome": "crashed", "detail": detail}
-    return {"outcome": "raised", "detail": detail}
+        return row | {"outcome": "crashed"}
+    return row | {"outcome": "raised"}
+
+
+def _format_error(error: BaseException) -> str:
+    """Traceback and message as Python prints them, from where the kernel begins."""
+    frames, ours = error.__traceback__, str(Path(__file__).parent)
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
+        frames = frames.tb_next
+    return "".join(format_exception(type(error), error, frames))
 
 
 def _tell_line(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 from gonogo.campaign.bench import Job
 from gonogo.campaign.environment import read_switches
 from gonogo.campaign.execute import make_rows
+from gonogo.campaign.printed import Transcript
 from gonogo.campaign.worker import work
 from gonogo.errors import CampaignFailed, InputError
 from gonogo.records import Row
@@ -88,7 +89,8 @@ class Worker:
 
     def __init__(self, context: Any, ops_folders: Sequence[str], gpu_memory_share: float) -> None:
         self.pipe, theirs = context.Pipe()
-        given = (theirs, list(ops_folders), gpu_memory_share, read_switches())
+        self.transcript = Transcript()
+        given = (theirs, list(ops_folders), gpu_memory_share, read_switches(), self.transcript.path)
         self.process = context.Process(target=work, args=given, daemon=True)
         self.process.start()
         theirs.close()
@@ -111,13 +113,14 @@ class Worker:
         self.job, self.kernel, self.rows, self.since = job, None, [], time.monotonic()
         self.pipe.send(job)
 
-    def kill(self) -> None:
-        """End it, whatever it is doing."""
+    def kill(self) -> str:
+        """End it, whatever it is doing; what it printed last."""
         if self.process.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGKILL)
         self.process.join()
         self.pipe.close()
+        return self.transcript.close()
 
 
 class Pool:
@@ -178,6 +181,7 @@ class Pool:
                 worker.since = time.monotonic()
                 if kind == "ready":
                     worker.ready = True
+                    worker.transcript.hide()
                     self._check_own_size(worker)
                 elif kind == "failed":
                     worker.job = None  # it waits for the next one
@@ -196,6 +200,7 @@ class Pool:
 
     def _check(self, worker: Worker) -> tuple[str, str] | None:
         """Whether a worker must go, and why."""
+        worker.transcript.empty_if_large()
         idle_s = time.monotonic() - worker.since
         if worker.job is not None or not worker.ready:
             allowed_s = self.limits.timeout_s if worker.ready else START_UP_S
@@ -225,7 +230,7 @@ class Pool:
         if worker not in self._workers:
             return
         job, kernel, rows = worker.job, worker.kernel, worker.rows
-        worker.kill()
+        printed = worker.kill()
         detail = detail or _describe_exit(worker.process.exitcode)
         if job is None:
             self._count_failed_start(detail)
@@ -240,7 +245,8 @@ class Pool:
         if kernel is None and rows[-1]["outcome"] == "crashed":
             lost = rows[-1]["kernel"]
         elif kernel is not None and kernel == job.kernels[len(rows)]:  # else a control, run for a comparison only
-            rows = rows + make_rows(job, [kernel], outcome, detail)
+            said = {"printed": printed} if printed else {}
+            rows = rows + [row | said for row in make_rows(job, [kernel], outcome, detail)]
         rest = job.kernels[len(rows) :]
         gave_nothing = job.gave_nothing if lost is None else (*job.gave_nothing, lost)
         yield job.number, rows, replace(job, kernels=rest, gave_nothing=gave_nothing) if rest else None

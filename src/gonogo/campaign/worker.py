@@ -14,6 +14,7 @@ from typing import Any
 
 from gonogo.campaign.bench import Job
 from gonogo.campaign.execute import run_job
+from gonogo.campaign.printed import Printed
 from gonogo.errors import BadKernelFile, ReferenceFailed
 
 FLAGS = {
@@ -26,10 +27,15 @@ FLAGS = {
 
 
 def work(
-    pipe: Connection, ops_folders: list[str], gpu_memory_share: float, switches: Mapping[str, str | None]
+    pipe: Connection,
+    ops_folders: list[str],
+    gpu_memory_share: float,
+    switches: Mapping[str, str | None],
+    transcript: str,
 ) -> None:
-    """Serve jobs until the other end hangs up."""
+    """Serve jobs until the other end hangs up; `transcript` is the file that kernels print to."""
     _detach()
+    printed = Printed(transcript)
     _set_environment(switches)
     from gonogo.ops import add_folder
 
@@ -40,13 +46,18 @@ def work(
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         pipe.send(("ready", None))
         while True:
-            _serve(pipe, pipe.recv())
+            _serve(pipe, pipe.recv(), printed)
 
 
-def _serve(pipe: Connection, job: Job) -> None:
+def _serve(pipe: Connection, job: Job, printed: Printed) -> None:
+    def announce(kernel: str) -> None:
+        printed.begin(kernel)
+        pipe.send(("begin", kernel))
+
     try:
-        for row in run_job(job, lambda kernel: pipe.send(("begin", kernel))):
-            pipe.send(("row", row))
+        for row in run_job(job, announce):
+            text = printed.take(row["kernel"])
+            pipe.send(("row", row | {"printed": text} if text else row))
             if row["outcome"] == "crashed":  # the GPU's context is gone with the kernel
                 os._exit(1)
     except (BadKernelFile, ReferenceFailed) as error:
@@ -68,8 +79,7 @@ def _detach() -> None:
     """No terminal, no Ctrl-C, and no life after the campaign."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+    os.dup2(nowhere, 0)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 

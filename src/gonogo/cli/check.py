@@ -51,6 +51,7 @@ SHOWN_FAILURES = 5
 @click.option("--lock", type=click.Path(path_type=Path), help="Judge by this lock file instead of the package's.")
 @click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds per case.")
 @click.option("--memory-gb", default=8.0, show_default=True, help="Resident memory of a worker.")
+@click.option("--strict", is_flag=True, help="No-go for a suspect case, too, instead of running it again.")
 @click.option("--only", metavar="CASE", help="Run this one case: the replay of a failure.")
 @click.option(
     "--record", type=click.Path(path_type=Path), metavar="DIR",
@@ -68,6 +69,7 @@ def check(
     lock: Path | None,
     timeout_s: float,
     memory_gb: float,
+    strict: bool,
     only: str | None,
     record: Path | None,
     as_json: bool,
@@ -76,6 +78,9 @@ def check(
 
     It takes the op's inputs as torch tensors, in order, and returns its output: torch or NumPy. FUNC may be left
     out where the file has one public function, or one named like the op.
+
+    A suspect case, which reads above its limit and may still be rounding, is run again on three fresh seeds: no-go
+    if it is above there too.
     """
     known, promised = find_op(op), find_contract(contract)
     said = click.get_current_context().get_parameter_source("dtypes") is ParameterSource.COMMANDLINE
@@ -89,8 +94,8 @@ def check(
         with Reporter(sys.stderr.isatty()) as reporter:
             found = check_file(
                 kernel, op, contract=promised, dtypes=split_words(dtypes), cases=cases, seed=seed, device=device,
-                lock=lock, limits=Limits(timeout_s, memory_gb * 2**30), only=only, record=record,
-                report=reporter.report,
+                lock=lock, limits=Limits(timeout_s, memory_gb * 2**30), suspects="fail" if strict else "rerun",
+                only=only, record=record, report=reporter.report,
             )  # fmt: skip
     except KeyboardInterrupt:  # not by click, whose exit code is that of a no-go
         click.echo("interrupted: no verdict", err=True)
@@ -135,7 +140,7 @@ def _print_lines(lines: list[tuple[str, str]]) -> None:
 
 
 def _tell(verdict: Verdict) -> str:
-    if verdict.reason != "reading" or verdict.reading is None:
+    if not verdict.is_by_reading or verdict.reading is None:
         return verdict.outcome
     return f"reads {verdict.reading:.4g}, limit {verdict.limit:.4g}"
 

@@ -32,6 +32,7 @@ class RunDirectory:
     def __init__(self, folder: Path, description: dict[str, Any], *, part_rows: int = PART_ROWS) -> None:
         self.folder = folder
         self.part_rows = part_rows
+        self._columns = frozenset(make_schema().names)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(
             folder / RUN_FILE,
@@ -42,7 +43,8 @@ class RunDirectory:
         self._rewrite_journal()
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Keep the rows of one case."""
+        """Keep the rows of one case: of each, what the schema has a column for."""
+        rows = [{name: value for name, value in row.items() if name in self._columns} for row in rows]
         self._journal.write("".join([json.dumps(list(rows)), "\n"]).encode())
         self._journal.flush()
         self._rows.extend(rows)
