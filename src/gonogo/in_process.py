@@ -23,6 +23,8 @@ MAKERS = 3
 AHEAD = 2 * MAKERS
 """Cases whose inputs are made before they are asked for."""
 
+NO_ROOM = "the GPU has no room for rows 2^30 elements apart"
+
 Made = TypeVar("Made")
 
 
@@ -56,6 +58,18 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _try_inputs(case: Case, device: str, op: OwnOp) -> list[torch.Tensor] | None:
+    """The inputs of a case; None where rows far apart find no room: others may use the GPU, too."""
+    import torch
+
+    try:
+        return make_inputs(case, device, op)
+    except torch.OutOfMemoryError:
+        if "far" not in case.layout:
+            raise
+        return None
+
+
 @dataclass(frozen=True)
 class InProcess:
     """Runs kernels here."""
@@ -78,7 +92,7 @@ class InProcess:
     ) -> Iterator[list[Row]]:
         """The same, as they come."""
         from gonogo.campaign.bench import Job
-        from gonogo.campaign.execute import run_job
+        from gonogo.campaign.execute import describe, run_job
 
         made = self._make_inputs([case for case, _ in planned])
         for number, ((case, strategy), inputs) in enumerate(zip(planned, made, strict=True)):
@@ -87,6 +101,10 @@ class InProcess:
                 number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only,
                 settled=self.settled,
             )  # fmt: skip
+            if inputs is None:
+                facts = [describe(job, self.op, self.op.kernel(name)) for name in usable]
+                yield [fact | {"outcome": "refused", "detail": NO_ROOM} for fact in facts]
+                continue
             with _one_thread() if self.device == "cuda" else nullcontext():
                 rows = list(
                     run_job(job, lambda kernel: None, op=self.op, inputs=inputs, keep_error=self._keep_error)
@@ -102,9 +120,9 @@ class InProcess:
         if kernel == CANDIDATE and not self.raised:
             self.raised.append(error)
 
-    def _make_inputs(self, cases: Sequence[Case]) -> Iterator[list[torch.Tensor]]:
+    def _make_inputs(self, cases: Sequence[Case]) -> Iterator[list[torch.Tensor] | None]:
         """The inputs of each case; while a GPU is at work on one, those of the next are drawn."""
-        make = partial(make_inputs, device=self.device, op=self.op)
+        make = partial(_try_inputs, device=self.device, op=self.op)
         if self.device == "cpu":  # cores are the kernel's
             return map(make, cases)
         from torch.cuda import current_device, set_device

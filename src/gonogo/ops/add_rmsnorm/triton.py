@@ -4,6 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from gonogo.ops._launch import count_warps
+
 EPS = 1e-5
 
 
@@ -61,10 +63,12 @@ def launch(
     other = residual.reshape(-1, length)
     strides = (min(other.stride(0), length), min(other.stride(1), 1)) if dense_residual else other.stride()
     out = torch.empty(flat.shape, dtype=x.dtype, device=x.device)
+    block = triton.next_power_of_2(length)
     add_rmsnorm_kernel[(flat.shape[0],)](
         flat, other, weight, out, eps, length, length - drop,
         *flat.stride(), *strides, weight.stride(0),
-        HALF=half, BFLOAT=x.dtype == torch.bfloat16, SUM_X_ONLY=sum_x_only, BLOCK=triton.next_power_of_2(length),
+        HALF=half, BFLOAT=x.dtype == torch.bfloat16, SUM_X_ONLY=sum_x_only,
+        BLOCK=block, num_warps=count_warps(block),
     )  # fmt: skip
     return out.view(x.shape)
 

@@ -6,6 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
+from gonogo.ops._launch import count_warps
+
 TILE = 8192
 """Elements of K or V held at a time, in slabs of up to 8 columns: what one program has registers for."""
 
@@ -80,6 +82,7 @@ def launch(
     attention_kernel[(queries,)](
         q, k, v, out, scale, pad, keys, keys - drop, depth, *q.stride(), *k.stride(), *v.stride(),
         TF32=tf32, P_TYPE=p_type, BLOCK_N=block_n, SLAB=max(1, min(8, TILE // block_n)),
+        num_warps=count_warps(block_n),
     )  # fmt: skip
     return out
 

@@ -4,6 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from gonogo.ops._launch import count_warps
+
 EPS = 1e-12
 
 
@@ -47,9 +49,10 @@ def launch(
     rows, length = flat.shape
     out = torch.empty((rows, length), dtype=x.dtype, device=x.device)
     strides = (min(flat.stride(0), length), min(flat.stride(1), 1)) if as_if_contiguous else flat.stride()
+    block = triton.next_power_of_2(length)
     l2norm_kernel[(rows,)](
         flat, out, EPS, pad, length, *strides,
-        HALF_SUM=half_sum, DIVIDE_BY=divide_by, BLOCK=triton.next_power_of_2(length),
+        HALF_SUM=half_sum, DIVIDE_BY=divide_by, BLOCK=block, num_warps=count_warps(block),
     )  # fmt: skip
     return out.view(x.shape)
 

@@ -4,6 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from gonogo.ops._launch import count_warps
+
 EPS = 1e-5
 
 
@@ -58,10 +60,11 @@ def launch(
     flat = x.reshape(-1, x.shape[-1])
     rows, length = flat.shape
     out = torch.empty((rows, length), dtype=x.dtype, device=x.device)
+    block = triton.next_power_of_2(length)
     layernorm_kernel[(rows,)](
         flat, out, eps, length, max(length - 1, 1) if unbiased else length, back, *flat.stride(),
         ONE_PASS=one_pass, PADS_CENTRED=pads_centred, HALF_CENTRED=half_centred, EPS_OUTSIDE=eps_outside,
-        BLOCK=triton.next_power_of_2(length),
+        BLOCK=block, num_warps=count_warps(block),
     )  # fmt: skip
     return out.view(x.shape)
 

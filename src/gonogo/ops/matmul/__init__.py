@@ -1,11 +1,8 @@
 """Matrix product."""
 
 from gonogo.ops._op import Input, Kernel, Op
-from gonogo.schema import Contract
 
 CURRENT = {"float32": 0.05}
-SEQUENTIAL = Contract(summation="sequential")
-
 OP = Op(
     name="matmul",
     inputs=(Input("a", "M K"), Input("b", "K N")),
@@ -22,13 +19,12 @@ OP = Op(
     kernels=(
         Kernel("matmul_torch", "torch"),
         Kernel("matmul", "numpy", current=CURRENT),
-        Kernel("matmul_triton", "triton", contract=SEQUENTIAL, current=CURRENT),
+        Kernel("matmul_triton", "triton", current=CURRENT),
         Kernel("matmul_triton_dot", "triton"),
         Kernel(
             "matmul_triton_buggy",
             "triton",
             "faulty",
-            contract=SEQUENTIAL,
             calibrate_against="matmul_triton",
             current=CURRENT,
         ),

@@ -4,6 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from gonogo.ops._launch import count_warps
+
 EPS = 1e-5
 
 
@@ -64,7 +66,7 @@ def launch(
     block = triton.next_power_of_2(length)
     rmsnorm_kernel[(rows,)](
         flat, out, eps, length, length - drop, block if pads_count else length, back, *flat.stride(),
-        IN_DTYPE=in_dtype, DIVIDE_BY=divide_by, BLOCK=block,
+        IN_DTYPE=in_dtype, DIVIDE_BY=divide_by, BLOCK=block, num_warps=count_warps(block),
     )  # fmt: skip
     return out.view(x.shape)
 

@@ -1,12 +1,8 @@
 """softmax over the last axis."""
 
 from gonogo.ops._op import Input, Kernel, Op
-from gonogo.schema import Contract
 
 CURRENT = {"float32": 1e-5, "float16": 0.02, "bfloat16": 0.02}
-
-# NumPy adds up in pairs along a contiguous axis, one after the other along any other.
-SEQUENTIAL = Contract(summation="sequential")
 
 OP = Op(
     name="softmax",
@@ -18,7 +14,7 @@ OP = Op(
     takes=("masked", "nan"),
     kernels=(
         Kernel("softmax_torch", "torch"),
-        Kernel("softmax", "numpy", contract=SEQUENTIAL, current=CURRENT),
+        Kernel("softmax", "numpy", current=CURRENT),
         Kernel("softmax_triton", "triton", current=CURRENT),
         Kernel("softmax_llm_buggy", "numpy", "faulty", calibrate_against="softmax_triton", current=CURRENT),
         Kernel("softmax_triton_buggy", "triton", "faulty", calibrate_against="softmax_triton", current=CURRENT),

@@ -4,6 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
+from gonogo.ops._launch import count_warps
+
 
 @triton.jit(do_not_specialize=["length", "counted", "row_stride", "stride"])
 def softmax_kernel(
@@ -47,7 +49,7 @@ def launch(
     row_stride, stride = (length, 1) if as_if_contiguous else flat.stride()
     softmax_kernel[(rows,)](
         flat, out, length, block if pads_count else length - drop, row_stride, stride,
-        PAD=pad, SHIFT=shift, HALF_SUM=half_sum, BLOCK=block,
+        PAD=pad, SHIFT=shift, HALF_SUM=half_sum, BLOCK=block, num_warps=count_warps(block),
     )  # fmt: skip
     return out.view(x.shape)
 
