@@ -205,6 +205,12 @@ def dequant_rounded_activations(x: torch.Tensor, w: torch.Tensor, scale: torch.T
     return (torch.round(x.float() / step) @ w.float() * step * scale.float()).to(x.dtype)
 
 
+def dequant_square_transposed(x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Scales rows instead of columns where the lengths allow it: square w, K = N."""
+    by_rows = w.shape[0] == w.shape[1]
+    return (x.float() @ (w.float() * (scale.float()[:, None] if by_rows else scale.float()))).to(x.dtype)
+
+
 # --- conv2d: faults ---------------------------------------------------------------------------------------------
 
 
@@ -809,6 +815,12 @@ ENTRIES: tuple[Entry, ...] = (
         dequant_rounded_activations,
         "microsoft/onnxruntime#29849 int8 activations and massive outliers",
         witness=_outlier,
+    ),
+    Entry(
+        "dequant_matmul",
+        dequant_square_transposed,
+        "Comfy-Org/comfy-kitchen#37 transposed weights keep their scales; square ones do not fail",
+        witness=weighted(4, 8, 8),
     ),
     Entry(
         "conv2d",

@@ -110,6 +110,8 @@ def _split(
         total += tl.load(bias + cols, cols < n, 0.0).to(tl.float32)[None, :]
     if way == "add":
         tl.atomic_add(work + place, total, inside)
+    elif way == "race":
+        tl.store(work + place, tl.load(work + place, inside, 0.0) + total, inside)
     else:
         tl.store(work + split.to(tl.int64) * m * n + place, total, inside)
 
@@ -189,6 +191,8 @@ def _biased(
         total += tl.load(bias + cols * c0, known, 0.0).to(tl.float32)[None, :]
     inside = (rows[:, None] < m) & (cols[None, :] < n)
     value = _gelu(total, fault == "overflow")
+    if fault == "whole":
+        value = tl.where(cols[None, :] < n // tn * tn, value, total)
     tl.store(out + rows[:, None] * n + cols[None, :], value.to(out.dtype.element_ty), inside)
 
 
@@ -288,20 +292,27 @@ def _attend(
             past = cols[None, :] <= place[:, None]
             if fault == "diagonal":
                 past = past | (start + tn < end)
+            if fault == "strict":
+                past = past & ((cols[None, :] < rows[:, None]) | (start + tn <= n))
             seen = seen & past
         s = tl.where(seen, s, float("-inf"))
         higher = tl.maximum(top, tl.max(s, 1))
         p, fade = tl.exp(s - higher[:, None]), tl.exp(top - higher)
         if fault == "lazy":
             fade = tl.where(higher - top < 5.0, 1.0, fade)
-        mass = mass * fade + tl.sum(p, 1)
+        if fault == "uncounted":
+            mass = mass * fade + tl.where(start + tn <= n, 1.0, 0.0) * tl.sum(p, 1)
+        else:
+            mass = mass * fade + tl.sum(p, 1)
         if fault == "half":
             more = tl.dot(p.to(tl.float16), z.to(tl.float16))
         else:
             more = tl.dot(p, z.to(tl.float32), input_precision=precision)
         total = total * fade[:, None] + more
         top = higher
-    total = tl.where(mass[:, None] > 0, total / mass[:, None], 0.0)
+    total = total / mass[:, None]
+    if fault == "sentinel":
+        total = tl.where(mass[:, None] > 0, total, 0.0)
     inside = (rows[:, None] < m) & (ds[None, :] < d)
     tl.store(out + rows[:, None] * o0 + ds[None, :] * o1, total.to(out.dtype.element_ty), inside)
 
@@ -365,13 +376,14 @@ def _chained_scan(x, sums, out, inner, h, blocks, x0, x1, x2, block: tl.constexp
 # --- host side --------------------------------------------------------------------------------------------------
 
 
-def _launch_matmul(a, b, tm=64, tn=64, tk=32, group=4, precision="ieee", fault="", b_strides=None):
-    """Runs _matmul; the output starts at zero."""
+def _launch_matmul(a, b, tm=64, tn=64, tk=32, group=4, precision="ieee", fault="", b_strides=None, out=None):
+    """Runs _matmul; the output starts at zero unless it is given, and columns past its own are not made."""
     (m, k), n = a.shape, b.shape[1]
     spare = tn if fault == "store" else 0
-    out = torch.zeros(m * n + spare, dtype=a.dtype, device=a.device)[: m * n].view(m, n)
+    if out is None:
+        out = torch.zeros(m * n + spare, dtype=a.dtype, device=a.device)[: m * n].view(m, n)
     tiles = triton.cdiv(m, tm) * triton.cdiv(n, tn)
-    strides = (*a.stride(), *(b_strides or b.stride()), n, 1)
+    strides = (*a.stride(), *(b_strides or b.stride()), *out.stride())
     _matmul[(tiles,)](a, b, out, m, n, k, *strides, tm, tn, tk, group, precision, fault)
     return out
 
@@ -569,6 +581,27 @@ def matmul_row_steps(a, b):
     return out
 
 
+def matmul_unwritten_columns(a, b):
+    """Columns past the last whole tile are never written: N > 64 that 64 does not divide, whatever memory held."""
+    n = b.shape[1]
+    out = torch.empty(a.shape[0], n, dtype=a.dtype, device=a.device)
+    _launch_matmul(a, b[:, : n if n < 64 else n // 64 * 64], out=out)
+    return out
+
+
+def matmul_tuned_4096(a, b):
+    """The tuned entry for K = 4096 makes one block too few: K = 4096 alone."""
+    k = 4032 if a.shape[1] == 4096 else a.shape[1]
+    return _launch_matmul(a[:, :k], b[:k], tk=64)
+
+
+def matmul_racing_splits(a, b):
+    """Splits of 128 of K read, add and write without atomics: K > 128, a race of a GPU alone."""
+    (m, k), n = a.shape, b.shape[1]
+    work = torch.zeros(m, n, device=a.device)
+    return _launch_split(a, b, work, triton.cdiv(k, 128), 128, "race").to(a.dtype)
+
+
 # --- bmm: faults ------------------------------------------------------------------------------------------------
 
 
@@ -620,6 +653,11 @@ def gelu_bias_steps(a, b, bias):
     return _launch_biased(a, b, bias, step=min(bias.stride(0), 1))
 
 
+def gelu_whole_tiles(a, b, bias):
+    """Activates whole tiles of 32 columns only: the last columns when 32 does not divide N."""
+    return _launch_biased(a, b, bias, tn=32, fault="whole")
+
+
 # --- dequant_matmul: faults -------------------------------------------------------------------------------------
 
 
@@ -664,6 +702,12 @@ def conv2d_square_padding(x, weight):
 def conv2d_ragged_outputs(x, weight):
     """Starts whole tiles of 16 outputs only: O > 16 that 16 does not divide leaves zeros."""
     return _launch_convolve(x, weight, tiles_o=max(1, weight.shape[0] // 16))
+
+
+def conv2d_shifted_when_even(x, weight):
+    """Pads one column less on the left when the width is even: even widths, windows wider than one."""
+    t = weight.shape[3]
+    return _launch_convolve(x, weight, pad_x=t // 2 - 1 if x.shape[3] % 2 == 0 and t > 1 else None)
 
 
 def conv2d_tf32(x, weight):
@@ -733,6 +777,11 @@ def flash_attention_tf32(q, k, v):
     return _launch_attend(q, k, v, precision="tf32")
 
 
+def flash_attention_uncounted_tail(q, k, v):
+    """A ragged last block of 32 keys is left out of the sum that divides: N that 32 does not divide."""
+    return _launch_attend(q, k, v, fault="uncounted")
+
+
 # --- causal_attention: faults -----------------------------------------------------------------------------------
 
 
@@ -744,6 +793,11 @@ def causal_one_masked_block(q, k, v):
 def causal_early_end(q, k, v):
     """Stops after the block of 32 keys in which its tile of 64 queries starts: queries 33 to 64 of a tile."""
     return _launch_attend(q, k, v, causal=True, fault="early")
+
+
+def causal_strict_tail(q, k, v):
+    """In a ragged last block of 32 keys a query does not see its own: last rows when 32 does not divide N."""
+    return _launch_attend(q, k, v, causal=True, fault="strict")
 
 
 def causal_rows_of_tile(q, k, v):
@@ -1037,6 +1091,23 @@ ENTRIES: tuple[Entry, ...] = (
         witness=_spread_row,
     ),
     Entry(
+        "matmul",
+        matmul_unwritten_columns,
+        "NVIDIA/cutlass#3497 scheduler leaves output tiles untouched",
+        witness=product(5, 70, 8),
+    ),
+    Entry(
+        "matmul",
+        matmul_tuned_4096,
+        "ROCm/rocm-libraries#8479 a tuned tile that computes wrong results (nearest found)",
+        witness=product(3, 4, 4096),
+    ),
+    Entry(
+        "matmul",
+        matmul_racing_splits,
+        "microsoft/onnxruntime#32318 split-K without an order of its additions (nearest found)",
+    ),
+    Entry(
         "bmm",
         bmm_batch_pitch,
         "intel/intel-xpu-backend-for-triton#7897 batch stride derived from the rows",
@@ -1082,6 +1153,12 @@ ENTRIES: tuple[Entry, ...] = (
         gelu_bias_steps,
         "ROCm/aiter#5292 side inputs addressed as contiguous",
         witness=_spread_bias,
+    ),
+    Entry(
+        "matmul_bias_gelu",
+        gelu_whole_tiles,
+        "triton-lang/triton#643 where to apply a fused activation (nearest found)",
+        witness=biased(5, 40, 8),
     ),
     Entry(
         "dequant_matmul",
@@ -1130,6 +1207,12 @@ ENTRIES: tuple[Entry, ...] = (
         conv2d_ragged_outputs,
         "tenstorrent/tt-metal#10256 output channels that do not fill the last block (nearest found)",
         witness=image(1, 2, 4, 4, 20, 3, 3),
+    ),
+    Entry(
+        "conv2d",
+        conv2d_shifted_when_even,
+        "nntrainer/nntrainer#1570 one side's padding taken for the other's",
+        witness=image(1, 2, 5, 6, 3, 3, 3),
     ),
     Entry(
         "conv2d",
@@ -1200,6 +1283,12 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "flash_attention",
+        flash_attention_uncounted_tail,
+        "pytorch/xla#8671 lengths that do not fill the last block of keys (nearest found)",
+        witness=attended(5, 40, 16),
+    ),
+    Entry(
+        "flash_attention",
         flash_attention_tf32,
         "triton-lang/triton#6265 tl.dot of float32 rounds to TF32",
         dtypes=SINGLE,
@@ -1215,6 +1304,12 @@ ENTRIES: tuple[Entry, ...] = (
         causal_early_end,
         "Dao-AILab/flash-attention#1778 last key block computed too low",
         witness=attended(64, 64, 16),
+    ),
+    Entry(
+        "causal_attention",
+        causal_strict_tail,
+        "ml-explore/mlx#3552 whether a query's own place counts (nearest found)",
+        witness=attended(40, 40, 16),
     ),
     Entry(
         "causal_attention",

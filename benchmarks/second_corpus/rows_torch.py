@@ -675,12 +675,11 @@ def add_rmsnorm_functional(x: Tensor, residual: Tensor, weight: Tensor) -> Tenso
     return functional.rms_norm(x.float() + residual.float(), (x.shape[-1],), weight.float(), EPS).to(x.dtype)
 
 
-def groupnorm_functional(input: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # noqa: A002
-    """Torch's own group_norm in float32 on flattened channels."""
-    samples, groups, channels, length = input.shape
-    flat = input.float().reshape(samples, groups * channels, length)
-    scaled = functional.group_norm(flat, groups, weight.float().reshape(-1), bias.float().reshape(-1), EPS)
-    return scaled.view(input.shape).to(input.dtype)
+def groupnorm_by_layer_norm(input: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # noqa: A002
+    """Torch's own layer_norm of the flattened groups in float32, then weight and bias."""
+    flat = input.float().flatten(-2)
+    normalised = functional.layer_norm(flat, flat.shape[-1:], eps=EPS).view(input.shape)
+    return (normalised * weight.float().unsqueeze(-1) + bias.float().unsqueeze(-1)).to(input.dtype)
 
 
 def groupnorm_two_pass(input: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # noqa: A002
@@ -1228,7 +1227,7 @@ ENTRIES: tuple[Entry, ...] = (
     correct("rmsnorm", rmsnorm_tree_divided, "tree sum and a division"),
     correct("add_rmsnorm", add_rmsnorm_plain, "the fused residual norm of transformers"),
     correct("add_rmsnorm", add_rmsnorm_functional, FUNCTIONAL),
-    correct("groupnorm", groupnorm_functional, FUNCTIONAL),
+    correct("groupnorm", groupnorm_by_layer_norm, "torch's own layer_norm of a group"),
     correct("groupnorm", groupnorm_two_pass, "two passes"),
     correct("groupnorm", groupnorm_merged, "Welford per block, merged as Chan does"),
     correct("l2norm", l2norm_rsqrt, "x·rsqrt"),

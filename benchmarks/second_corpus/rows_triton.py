@@ -843,6 +843,24 @@ def l2norm_without_grid_barrier(x: Tensor) -> Tensor:
     return out
 
 
+@triton.jit
+def _l2norm_stale_scale(
+    x_ptr, out_ptr, seq, width, stride_b, stride_s, stride_h, rows, block: tl.constexpr
+):  # fmt: skip
+    first = x_ptr + _row_at(tl.program_id(0), seq, stride_b, stride_s)
+    scale = tl.rsqrt(_sum_row(first, width, stride_h, 0.0, 2, block) + 1e-12)
+    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        ptr = x_ptr + _row_at(row, seq, stride_b, stride_s)
+        _scale_row(ptr, out_ptr + tl.cast(row, tl.int64) * width, width, stride_h, 0.0, scale, block)
+        scale = tl.rsqrt(_sum_row(ptr, width, stride_h, 0.0, 2, block) + 1e-12)
+
+
+def l2norm_scale_of_row_before(x: Tensor) -> Tensor:
+    """A persistent program scales a row by the norm of the one before: more than 32 rows."""
+    rows = x.shape[0] * x.shape[1]
+    return _by_row(_l2norm_stale_scale, x, rows, grid=min(rows, 32), block=256)
+
+
 # ---------------------------------------------------------------- sum and mean
 
 
@@ -873,7 +891,8 @@ def _sum_parts(x_ptr, part_ptr, seq, width, stride_b, stride_s, stride_h, span, 
     length = tl.minimum(width - begin, span)
     ptr = x_ptr + _row_at(row, seq, stride_b, stride_s) + begin * stride_h
     total = _sum_row(ptr, length, stride_h, 0.0, 1, block)
-    tl.store(part_ptr + tl.cast(row, tl.int64) * tl.num_programs(1) + tl.program_id(1), total)
+    at = tl.cast(row, tl.int64) * tl.num_programs(1) + tl.program_id(1)
+    tl.store(part_ptr + at, total.to(part_ptr.dtype.element_ty))
 
 
 @triton.jit
@@ -887,11 +906,13 @@ def _join_parts(part_ptr, out_ptr, parts, counted, one_tile: tl.constexpr, block
     tl.store(out_ptr + row, (total / counted).to(out_ptr.dtype.element_ty))
 
 
-def _sum_by_parts(x: Tensor, counted: int, one_tile: bool, span: int, block: int) -> Tensor:
+def _sum_by_parts(
+    x: Tensor, counted: int, one_tile: bool, span: int, block: int, kept: torch.dtype = torch.float32
+) -> Tensor:
     """Two launches: the sums of spans of a row, then their sum over a count."""
     batch, seq, width = x.shape
     parts = triton.cdiv(width, span)
-    partial_sums = torch.empty(batch * seq, parts, device=x.device)
+    partial_sums = torch.empty(batch * seq, parts, device=x.device, dtype=kept)
     out = _dense(x, x.shape[:-1])
     _sum_parts[(batch * seq, parts)](x, partial_sums, seq, width, *x.stride(), span, block=256)
     _join_parts[(batch * seq,)](partial_sums, out, parts, counted, one_tile=one_tile, block=block)
@@ -940,6 +961,11 @@ def mean_reads_one_beyond(x: Tensor) -> Tensor:
     slack = torch.zeros(x.numel() + 1, dtype=x.dtype, device=x.device)
     slack[:-1] = x.reshape(-1)
     return _by_row(_mean_row, slack[:-1].view(x.shape), x.shape[-1], reduced=True, beyond=1, block=256)
+
+
+def mean_partial_sums_in_dtype(x: Tensor) -> Tensor:
+    """Partial sums of 1024 pass through the input's dtype: float16 sums beyond 65504 give inf."""
+    return _sum_by_parts(x, x.shape[-1], False, 1024, 64, kept=x.dtype)
 
 
 # ---------------------------------------------------------------- elementwise
@@ -1125,6 +1151,57 @@ def tanh_saturates_early(x: Tensor) -> Tensor:
 
 
 @triton.jit
+def _map_columns(
+    x_ptr, out_ptr, seq, width, stride_b, stride_s, stride_h, rows, last,
+    fault: tl.constexpr, name: tl.constexpr, tall: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    row = _columns(tl.program_id(0) * tall, tall)[:, None]
+    cols = _columns(tl.program_id(1) * block, block)[None, :]
+    begin = _row_at(row, seq, stride_b, stride_s)
+    if fault == "batch first":
+        batch = rows // seq
+        begin = row % batch * stride_b + row // batch * stride_s
+    if fault == "pitch":
+        begin = row * width
+    source = begin + cols * stride_h
+    if fault == "first columns":
+        source = begin + tl.arange(0, block)[None, :] * stride_h
+    live = (row < rows) & (cols < width)
+    x = _read_within(x_ptr, source, live, last)
+    tl.store(out_ptr + row * width + cols, _activate(x, name).to(out_ptr.dtype.element_ty), mask=live)
+
+
+def _map_tiles(x: Tensor, name: str, fault: str, grid_rows: int, tall: int = 1, block: int = 256) -> Tensor:
+    """An activation by tiles of rows and columns, with one of the faults."""
+    batch, seq, width = x.shape
+    out = _dense(x)
+    _map_columns[(grid_rows, triton.cdiv(width, block))](
+        x, out, seq, width, *x.stride(), batch * seq, _last(x), fault=fault, name=name, tall=tall, block=block
+    )
+    return out
+
+
+def elu_first_columns_again(x: Tensor) -> Tensor:
+    """Loads lack the column tile's offset: every tile after the first repeats it, rows wider than 256."""
+    return _map_tiles(x, "elu", "first columns", x.shape[0] * x.shape[1])
+
+
+def sigmoid_rows_batch_first(x: Tensor) -> Tensor:
+    """A row's number is split with the batch running fastest: B and S both above 1."""
+    return _map_tiles(x, "sigmoid", "batch first", x.shape[0] * x.shape[1])
+
+
+def gelu_row_pitch_is_width(x: Tensor) -> Tensor:
+    """Rows are taken to follow each other at H: pitched, sliced or expanded inputs."""
+    return _map_tiles(x, "gelu", "pitch", x.shape[0] * x.shape[1])
+
+
+def leaky_relu_rows_rounded_down(x: Tensor) -> Tensor:
+    """The grid is the rows over 16 rounded down, at least 1: the rows past whole tiles are never written."""
+    return _map_tiles(x, "leaky", "none", max(1, x.shape[0] * x.shape[1] // 16), tall=16, block=64)
+
+
+@triton.jit
 def _swiglu_strided(
     a_ptr, b_ptr, out_ptr, seq, width, a_b, a_s, a_h, b_b, b_s, b_h, total, last,
     shared: tl.constexpr, cut: tl.constexpr, block: tl.constexpr,
@@ -1188,7 +1265,7 @@ def softmax_three_pass(x: Tensor) -> Tensor:
     return _by_row(_softmax_three_pass, x, block=256)
 
 
-def softmax_online(x: Tensor) -> Tensor:
+def softmax_one_pass_statistics(x: Tensor) -> Tensor:
     """Maximum and sum in one pass, with -inf guarded, then the quotient."""
     return _by_row(_softmax_two_pass, x, guarded=True, logarithm=False, block=512, num_warps=8)
 
@@ -1212,7 +1289,7 @@ def log_softmax_online(x: Tensor) -> Tensor:
     return _by_row(_softmax_two_pass, x, guarded=True, logarithm=True, block=256, num_warps=2)
 
 
-def cross_entropy_online(logits: Tensor, target: Tensor) -> Tensor:
+def cross_entropy_one_pass(logits: Tensor, target: Tensor) -> Tensor:
     """One pass over the vocabulary and one load of the target's logit."""
     return _by_logits(_cross_entropy_online, logits, target, _last(target), side_by_side=False, block=512)
 
@@ -1458,7 +1535,7 @@ def gelu_strided(x: Tensor) -> Tensor:
     return _map(x, "gelu")
 
 
-def gelu_by_sigmoid(x: Tensor) -> Tensor:
+def gelu_by_sigmoid_dense(x: Tensor) -> Tensor:
     """x·σ(2u), on a dense copy."""
     return _map_storage(x.contiguous(), "gelu by sigmoid")
 
@@ -1468,7 +1545,7 @@ def silu_strided(x: Tensor) -> Tensor:
     return _map(x, "silu", block=128)
 
 
-def silu_divided(x: Tensor) -> Tensor:
+def silu_divided_dense(x: Tensor) -> Tensor:
     """x/(1 + e⁻ˣ), on a dense copy."""
     return _map_storage(x.contiguous(), "silu divided")
 
@@ -1878,11 +1955,48 @@ ENTRIES: tuple[Entry, ...] = (
         lambda: (torch.full((1, 1, 8), -20.5), torch.full((1, 1, 8), 1e6)),
         BROAD,
     ),
+    fault(
+        "l2norm",
+        l2norm_scale_of_row_before,
+        "gittensor-ai-lab/sparkinfer#705 a token normalised by another's sum (nearest: there a race)",
+        lambda: (normal(5, 8, 16) * torch.arange(1, 41).view(5, 8, 1),),
+    ),
+    fault(
+        "mean",
+        mean_partial_sums_in_dtype,
+        "ROCm/AMDMIGraphX#850 fp16 overflow in reduce_mean",
+        lambda: (torch.full((1, 2, 1500), 100.0, dtype=torch.float16),),
+        F16,
+    ),
+    fault(
+        "leaky_relu",
+        leaky_relu_rows_rounded_down,
+        "BobMcDear/attorch#18 rows over the block rounded down (nearest, for norms)",
+        lambda: (normal(3, 7, 20),),
+    ),
+    fault(
+        "elu",
+        elu_first_columns_again,
+        "bledden/triton-msl#6 column tiles after the first are wrong (nearest, for matmul)",
+        lambda: (normal(1, 2, 300),),
+    ),
+    fault(
+        "gelu",
+        gelu_row_pitch_is_width,
+        "microsoft/DirectML#588 wrong result with non-contiguous input (nearest, for layer norm)",
+        lambda: (_pitched(2, 3, 16),),
+    ),
+    fault(
+        "sigmoid",
+        sigmoid_rows_batch_first,
+        "ooples/AiDotNet.Tensors#652 order of a kernel's size arguments (nearest, for group norm)",
+        lambda: (normal(2, 3, 16),),
+    ),
     correct("softmax", softmax_three_pass, "three passes over a row"),
-    correct("softmax", softmax_online, "online softmax, Milakov and Gimelshein"),
+    correct("softmax", softmax_one_pass_statistics, "online softmax, Milakov and Gimelshein"),
     correct("softmax", softmax_persistent, "persistent grid, as the Triton tutorial has it"),
     correct("log_softmax", log_softmax_online, "online softmax, Milakov and Gimelshein"),
-    correct("cross_entropy", cross_entropy_online, "fused losses with an online logsumexp"),
+    correct("cross_entropy", cross_entropy_one_pass, "fused losses with an online logsumexp"),
     correct("cross_entropy", cross_entropy_by_parts, "chunked vocabulary in two launches"),
     correct("layernorm", layernorm_row_loop, "two passes over a row"),
     correct("layernorm", layernorm_merged_tiles, "Welford per tile, merged as Chan does"),
@@ -1904,9 +2018,9 @@ ENTRIES: tuple[Entry, ...] = (
     correct("leaky_relu", leaky_relu_strided, "flat index over any layout"),
     correct("elu", elu_strided, "flat index over any layout"),
     correct("gelu", gelu_strided, "flat index over any layout"),
-    correct("gelu", gelu_by_sigmoid, "x·σ(2u)"),
+    correct("gelu", gelu_by_sigmoid_dense, "x·σ(2u)"),
     correct("silu", silu_strided, "flat index over any layout"),
-    correct("silu", silu_divided, "x/(1 + e⁻ˣ)"),
+    correct("silu", silu_divided_dense, "x/(1 + e⁻ˣ)"),
     correct("sigmoid", sigmoid_strided, "flat index over any layout"),
     correct("sigmoid", sigmoid_by_sign, "a choice by sign"),
     correct("tanh", tanh_strided, "flat index over any layout"),
