@@ -17,7 +17,7 @@ from gonogo.plain import to_plain
 GO, SUSPECT, NO_GO = 0, 1, 2
 DECISIONS: tuple[Literal["go", "suspect", "no-go"], ...] = ("go", "suspect", "no-go")
 SUSPECT_UP_TO = 2.0
-"""Times its limit that a reading may still be suspect; correct chains of many terms stay below on the records."""
+"""Times its limit up to which a reading may be suspect; the deterministic bound of a long sum allows far more."""
 
 
 def decide(
