@@ -48,7 +48,7 @@ GOLDEN = {
     "zeros": "cbeda826823b710f",
     "ties": "65ddca8eb9f82dce",
     "tiny": "8686d68082b9d2bb",
-    "huge": "2fdb03c7c2a59439",
+    "huge": "a9714a1c3579d572",
     "exponent": "9f742a705148b157",
     "mixed": "aa7f956bab6d4c99",
     "rows": "ec671be5f11ebc21",
@@ -76,7 +76,7 @@ def test_golden_bits(distribution: str) -> None:
 
 def test_golden_integers() -> None:
     """Inputs that are no values: indices, int8 weights, scales; with their ends where the word is a later one."""
-    for distribution, golden in (("normal", "ae0e012442f3b0cd"), ("mixed", "076077b6450899ab")):
+    for distribution, golden in (("normal", "ae0e012442f3b0cd"), ("mixed", "dbb642555ef27196")):
         digest = blake2b(digest_size=8)
         for op, sizes in (("cross_entropy", (5, 33)), ("dequant_matmul", (3, 17, 5))):
             for tensor in make_inputs(Case(op, "float16", sizes, "contiguous", distribution, 7)):
@@ -234,7 +234,7 @@ def test_a_plan_of_24_touches_each_kind(name: str, limit: object) -> None:
             if op.keeps_listed(axis):
                 assert sizes[axis] <= set(op.sizes[axis])
             elif axis == op.main or limit is not INTERPRETER:
-                assert len(sizes[axis] - set(op.sizes[axis])) >= 3, (axis, sizes[axis])
+                assert len(sizes[axis] - set(op.sizes[axis])) >= (3 if axis == op.main else 2), (axis, sizes[axis])
         if limit is not INTERPRETER and name != "causal_attention":
             assert max(sizes["S" if name == "rope" else op.main]) >= 8192
 

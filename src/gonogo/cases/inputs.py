@@ -39,17 +39,18 @@ def _make_input(case: Case, op: Op, position: int, device: str) -> torch.Tensor:
     shape = case.shape_of(op, described.axes)
     stream = Stream(f"{case.id}/{described.name}")
     count, fmt = math.prod(shape), get_format(case.dtype)
+    layout = case.layout_of(op, position)
+    bits: npt.NDArray[Any]
     if described.kind == "index":
         below = case.axis_sizes(op)[str(described.below)]
-        return torch.from_numpy(draw_index(case.distribution, stream, count, below).reshape(shape)).to(device)
-    bits: npt.NDArray[Any]
+        storage, strides, offset = lay_out(layout, shape, draw_index(case.distribution, stream, count, below))
+        return torch.from_numpy(storage).to(device).as_strided(shape, strides, offset)
     if described.kind == "int8":
         dtype, bits = "int8", draw_int8(case.distribution, stream, count)
     elif described.kind == "scale":
         dtype, bits = case.dtype, draw_scale(case.distribution, stream, count, fmt)
     else:
         dtype, bits = case.dtype, draw_values(case.distribution, stream, shape, fmt)
-    layout = case.layout_of(op, position)
     if layout == "far" and len(shape) > 1:
         return _lay_far(bits.reshape(shape), dtype, device)
     storage, strides, offset = lay_out(layout, shape, bits)

@@ -124,9 +124,18 @@ class Axes:
         sizes[first] = size or self._draw_size(picker, first, strategy, self.find_room(first, sizes, elements))
         for axis in self._shuffle(picker, first):
             ways = unusual if axis == self.op.main else others
-            way = ways[picker.below(len(ways))]
-            sizes[axis] = self._draw_size(picker, axis, way, self.find_room(axis, sizes, elements))
+            way, room = ways[picker.below(len(ways))], self.find_room(axis, sizes, elements)
+            alike = sizes[self.names[picker.below(len(self.names))]]
+            if picker.below(8) == 0 and 1 < alike <= room and self._takes(axis, alike):
+                sizes[axis] = alike  # what takes one axis for another may show only where they are alike
+                continue
+            sizes[axis] = self._draw_size(picker, axis, way, room)
         return sizes
+
+    def _takes(self, axis: str, size: int) -> bool:
+        if self.op.keeps_listed(axis):
+            return size in self.op.sizes[axis]
+        return size <= self.op.largest.get(axis, size)
 
     def _draw_size(self, picker: Picker, axis: str, strategy: str, room: int) -> int:
         if strategy == "odd" and not self.op.keeps_listed(axis):

@@ -133,8 +133,9 @@ def _tiny(stream: Stream, shape: Shape, fmt: Format) -> Floats:
 
 
 def _huge(stream: Stream, shape: Shape, fmt: Format) -> Floats:
-    """Between 10² and 10⁸, or what the format holds."""
-    return _scales(stream, math.prod(shape), 7, 26 if fmt.largest > 1e30 else 14)
+    """Between 10² and 10⁸, or the largest of the format."""
+    drawn = _scales(stream, math.prod(shape), 7, 26 if fmt.largest > 1e30 else 16)
+    return np.clip(drawn, -float(fmt.largest), float(fmt.largest))
 
 
 def _exponent(stream: Stream, shape: Shape, fmt: Format) -> Floats:
@@ -289,11 +290,11 @@ def draw_int8(distribution: str, stream: Stream, count: int) -> npt.NDArray[np.i
 
 
 def draw_scale(distribution: str, stream: Stream, count: int, fmt: Format) -> npt.NDArray[Any]:
-    """Bit patterns of factors between 0.001 and 0.02 in size, of either sign."""
-    sizes = (0.001 + 0.019 * stream.uniform(count)).astype(np.float32)
-    if distribution not in FIRST:
-        sizes = np.where(stream.words(count) % 2 == 0, sizes, -sizes)
-    return round_to_bits(sizes, fmt)
+    """Bit patterns of factors between 10⁻⁶ and 2 in size, of either sign, and one in 16 that is 0."""
+    if distribution in FIRST:
+        return round_to_bits((0.001 + 0.019 * stream.uniform(count)).astype(np.float32), fmt)
+    scales = np.where(stream.uniform(count) < 1 / 16, 0.0, _scales(stream, count, -20, 1))
+    return round_to_bits(scales.astype(np.float32), fmt)
 
 
 def round_to_bits(values: npt.NDArray[np.float32], fmt: Format) -> npt.NDArray[Any]:

@@ -10,7 +10,6 @@ OP = Op(
     main="H",
     reduced=("H",),
     sums_of_products=True,
-    takes=("nan",),
     kernels=(
         Kernel("cumsum_torch", "torch", in_dtype=True),
         Kernel("cumsum_torch_fp32", "torch"),

@@ -10,7 +10,6 @@ OP = Op(
     output="B S H",
     sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (1, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192)},
     main="H",
-    takes=("nan",),
     kernels=(
         Kernel("elu_torch", "torch"),
         Kernel("elu_triton", "triton", current=CURRENT),
