@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
 from gonogo.errors import BadReference
@@ -32,6 +33,9 @@ Controls that accumulate in float32 read at most 5.7 of them in the committed re
 """
 
 UNDEFINED = "the reference is NaN everywhere"
+LOOKED_AT = 4096
+"""Elements, evenly spaced, by which it is decided whether a scale says anything of most of an output."""
+
 NO_BOUND = "no finite bound is known of what rounding does there"
 
 
@@ -84,13 +88,17 @@ class Reference:
         """The upper median of |expected| / (u_c·S) over elements that are judged and not 0; None where none is.
 
         More than half of the elements have limit·u_c·S > |expected| exactly where the limit is above this one, so
-        that one number serves whatever limit a row will be held against.
+        that one number serves whatever limit a row will be held against. What is below the accumulate format's
+        normal range counts as 0: a kernel may flush it, and the scale says no more. Of a large output LOOKED_AT
+        elements stand for all.
         """
-        expected = self.expected
-        spoken_of = expected.isfinite() & (expected != 0) & scale.isfinite()
-        ratios = expected[spoken_of].abs() / (self.unit_roundoff * scale[spoken_of])
-        count = ratios.numel()
-        return float(ratios.kthvalue(count // 2 + 1).values) if count else None
+        every = slice(None, None, max(1, scale.numel() // LOOKED_AT))
+        sizes, allowed = self.expected.reshape(-1)[every].abs(), self.unit_roundoff * scale.reshape(-1)[every]
+        normal = get_format(self.contract.accumulate).smallest_normal
+        spoken_of = (sizes >= normal) & sizes.isfinite() & allowed.isfinite()
+        ratios = (sizes / allowed)[spoken_of].cpu().numpy()
+        middle = ratios.size // 2
+        return float(np.partition(ratios, middle)[middle]) if ratios.size else None
 
     def take_judged(self, output: torch.Tensor) -> torch.Tensor:
         """The output beside the expected one, with the expected value where nothing is judged, not even a NaN."""

@@ -41,8 +41,8 @@ class SizeLimit:
     """Whether rows may be 2^30 elements apart."""
 
 
-ON_GPU = SizeLimit(2**18, 2**18, 2**27, 2**17, 2**26)
-ON_CPU = SizeLimit(2**15, 2**15, 2**21, 2**14, 2**24)
+ON_GPU = SizeLimit(2**17, 2**17, 2**26, 2**17, 2**26)
+ON_CPU = SizeLimit(2**14, 2**14, 2**20, 2**16, 2**24)
 INTERPRETER = SizeLimit(2**14, 24, 2**20, 2**13, 2**14)
 """Triton's interpreter takes 2 ms per program."""
 
@@ -119,7 +119,9 @@ class Axes:
         has sizes off the usual ones: those it has whenever it comes first itself.
         """
         sizes = dict(self.smallest)
-        elements = self.limit.elements >> 2 * picker.below(3) if strategy != "long" else 2 * self.limit.elements
+        elements = self.limit.elements >> 2 * picker.below(3)
+        if strategy == "long":
+            elements = min(4 * self.limit.elements, self.limit.most)
         unusual = [name for name in others if name in ("boundary", "odd")] or others
         sizes[first] = size or self._draw_size(picker, first, strategy, self.find_room(first, sizes, elements))
         for axis in self._shuffle(picker, first):
