@@ -108,7 +108,7 @@ def test_wrong_kernel_explains_itself_and_replays(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "pads_to_128 as softmax: no-go" in done.stdout
     told = json.loads(gonogo(*words, "--json").stdout)
-    assert (told["schema"], told["decision"], told["cases"], told["function"]) == (1, "no-go", 36, "pads_to_128")
+    assert (told["schema"], told["decision"], told["cases"], told["function"]) == (2, "no-go", 36, "pads_to_128")
     assert len(told["verdicts"]) == 36
     assert told["failed"] == sum(one["decision"] == "no-go" for one in told["verdicts"])
     # Padding to 128 is right where there is nothing to pad.
@@ -377,6 +377,9 @@ def test_triton_kernel_on_the_cpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert (told["function"], told["outcomes"], told["cases"]) == ("launch", {"ok": 6, "refused": 3}, 6)
+    assert told["setting"]["interpreted"]
+    assert told["setting"]["versions"]["triton"] in gonogo(*words).stdout
+    assert "  note        Triton's interpreter ran the kernel, on the CPU: " in gonogo(*words).stdout
     (note,) = told["notes"]
     assert note.startswith("3 of 9 cases are not judged: Triton's interpreter computes bfloat16 as integers")
     refused = gonogo(*words, "--dtypes", "bfloat16")
