@@ -1078,7 +1078,7 @@ def test_a_pattern_that_a_case_refutes_is_not_told() -> None:
 
     found = gonogo.verify(wrong, "softmax", device="cpu", cases=8, strict=False)
     assert found.failed
-    assert found.pattern is None or not found.pattern.startswith("fails only")
+    assert "where" not in str(found.pattern)
 
 
 @pytest.mark.parametrize("op", find_ops(), ids=lambda op: op.name)
