@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gonogo  # noqa: E402
-from gonogo.diagnosis import LOWEST_LIMIT  # noqa: E402
 from gonogo.errors import NothingJudged  # noqa: E402
+from gonogo.explain import Trial, list_patterns  # noqa: E402
 from gonogo.limits import Limit  # noqa: E402
 from gonogo.lock import write_lock  # noqa: E402
+from gonogo.shrinking import allowed_sizes  # noqa: E402
+from gonogo.weaker import LOWEST_LIMIT, looks_like_rounding  # noqa: E402
 
 SETTINGS: dict[str, Any] = {"cases": 6, "device": "cpu", "strict": False}
 
@@ -41,8 +44,157 @@ def square_op() -> gonogo.Op:
 
 
 def square(x: Any) -> Any:
-    """Reads 1.7 bound, and as much deterministic, for nothing is summed."""
-    return (x.double() ** 2 * (1 + 1.7 * 2**-24)).float()
+    """Reads 1.7 bound, and as much deterministic, for nothing is summed; to either side, as roundings do."""
+    sides = 1 - 2 * (torch.arange(x.shape[-1]) % 2).double()
+    return (x.double() ** 2 * (1 + 1.7 * 2**-24 * sides)).float()
+
+
+def wrong_eps(x: Any) -> Any:
+    return normalise(x, lambda squares: squares.mean(-1, keepdim=True) + 1e-3)
+
+
+def padded_lane(x: Any) -> Any:
+    lanes = 1 << (x.shape[-1] - 1).bit_length()
+    return normalise(x, lambda squares: squares.sum(-1, keepdim=True) / lanes + 1e-5)
+
+
+def wrong_count(x: Any) -> Any:
+    return normalise(x, lambda squares: squares.sum(-1, keepdim=True) / max(x.shape[-1] - 1, 1) + 1e-5)
+
+
+def normalise(x: Any, square: Callable[..., Any]) -> Any:
+    wide = x.double()
+    return (wide / square(wide * wide).sqrt()).to(x.dtype)
+
+
+def round_to_tf32(x: Any) -> Any:
+    bits = x.float().view(torch.int32)
+    return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32).double()
+
+
+def tf32_product(a: Any, b: Any) -> Any:
+    return (round_to_tf32(a) @ round_to_tf32(b)).to(a.dtype)
+
+
+def half_softmax(x: Any) -> Any:
+    powers = (x - x.amax(-1, keepdim=True)).half().exp()
+    return (powers / powers.sum(-1, keepdim=True)).to(x.dtype)
+
+
+def fast_exp(x: Any) -> Any:
+    """By way of 2^(x·log₂e), the product rounded to float32, as hardware does."""
+    return torch.exp2((x.float() * 1.4426950408889634).double()).to(x.dtype)
+
+
+def exp_op() -> gonogo.Op:
+    return gonogo.Op(
+        "growth", inputs={"x": "rows cols"}, output="rows cols", sizes={"rows": (3, 8), "cols": (64, 100)},
+        reference=torch.exp,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", [wrong_eps, padded_lane, wrong_count])
+def test_a_fault_that_shifts_all_one_way_is_no_contract(kernel: Callable[..., Any]) -> None:
+    """In float16 the shift of a wrong epsilon is as small as a rounding, and float16 sums would allow it."""
+    for dtypes in ("float16", "float32"):
+        found = gonogo.verify(kernel, "rmsnorm", dtypes=dtypes, **SETTINGS)
+        assert (found.decision, found.holds_under) == ("no-go", None)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op", "dtype", "word"),
+    [
+        (tf32_product, "matmul", "float32", "tf32"),
+        (half_softmax, "softmax", "float16", "float16"),
+        (fast_exp, exp_op(), "float32", "fast-math"),
+    ],
+)
+def test_errors_of_rounding_are_told_as_a_contract(
+    kernel: Callable[..., Any], op: Any, dtype: str, word: str
+) -> None:
+    given = SETTINGS | {"distributions": ("uniform", "normal")}
+    found = gonogo.verify(kernel, op, dtypes=dtype, **given)
+    assert (found.decision, found.holds_under) == ("no-go", word)
+    assert gonogo.verify(kernel, op, dtypes=dtype, contract=word, **given).decision == "go"
+
+
+def make_elements(signs: list[int], bound: float = 9.0) -> dict[str, list[dict[str, Any]]]:
+    return {"case": [
+        {"index": [row, 0], "expected": -1.0, "actual": -1.0 + sign / 8, "bound": bound}
+        for row, sign in enumerate(signs)
+    ]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("signs", "rounding"), [([1, -1] * 4, True), ([1] * 7 + [-1], True), ([1] * 8 + [-1], False),
+                            ([1] * 64, False), ([1, -1] * 3, False)],
+)  # fmt: skip
+def test_roundings_err_to_both_sides(signs: list[int], rounding: bool) -> None:
+    elements = make_elements(signs)
+    assert looks_like_rounding(elements, 2.0) is rounding
+    assert not looks_like_rounding(make_elements(signs, bound=1.0), 2.0)  # within the limit: no evidence
+    one_row = {"case": [element | {"index": [0, at]} for at, element in enumerate(elements["case"])]}
+    assert not looks_like_rounding(one_row, 2.0)
+    no_rows = {"case": [element | {"index": [at]} for at, element in enumerate(elements["case"])]}
+    assert looks_like_rounding(no_rows, 2.0) is rounding
+
+
+def test_a_smaller_case_fails_for_the_same_reason() -> None:
+    """Below three columns it raises, which is no smaller NaN; and the layout has nothing to do with it."""
+
+    def kernel(x: Any) -> Any:
+        output = x * x
+        output[-1, 2] = torch.nan
+        return output
+
+    found = gonogo.verify(kernel, square_op(), only="squared:f32:3x64:t:uniform:1", **SETTINGS)
+    assert [case.verdict.reason for case in found.failed] == ["non-finite"]
+    assert found.smallest == "squared:f32:1x3:c:uniform:1"
+
+
+@pytest.mark.parametrize(
+    ("only_listed", "allowed"), [(False, (None, None)), (True, ((3,), (64, 100))), (("cols",), (None, (64, 100)))]
+)
+def test_sizes_that_an_op_allows(only_listed: Any, allowed: tuple[Any, Any]) -> None:
+    op = replace(square_op(), only_listed=only_listed)
+    assert (allowed_sizes(op, "rows"), allowed_sizes(op, "cols")) == allowed
+
+
+def make_trial(rows: int, failed: bool, layout: str = "contiguous", dtype: str = "float32") -> Trial:
+    return Trial({"rows": rows, "cols": 8}, layout, "normal", failed, 9.0, (0, 0), (rows, 8), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("bad", "good", "told"),
+    [
+        ((64, "contiguous", "float32"), (8, "contiguous", "float32"), "fails only where rows is above 8"),
+        ((8, "transposed", "float32"), (8, "strided", "float32"), "fails only on transposed inputs"),
+        (
+            (8, "transposed", "float32"),
+            (8, "contiguous", "float32"),
+            "fails only on inputs that are not contiguous",
+        ),
+        ((8, "contiguous", "float16"), (8, "contiguous", "float32"), "fails only in float16"),
+    ],
+)
+def test_patterns_of_any_axis_layout_and_dtype(bad: tuple[Any, ...], good: tuple[Any, ...], told: str) -> None:
+    for count, words in ((4, told), (3, None)):
+        trials = [make_trial(bad[0], True, *bad[1:]), make_trial(good[0], False, *good[1:])] * count
+        assert next((pattern.told for pattern in list_patterns(trials, "cols")), None) == words
+
+
+def test_a_pattern_of_another_axis_is_tried_on_a_case_that_should_escape_it() -> None:
+    op = gonogo.Op(
+        "same", inputs={"x": "rows cols"}, output="rows cols", sizes={"rows": (2, 4, 12, 20), "cols": (8, 16)},
+        reference=lambda x: x * 2.0, only_listed=True,
+    )  # fmt: skip
+    given = SETTINGS | {"cases": 24, "dtypes": "float32"}
+    found = gonogo.verify(lambda x: x * (3.0 if x.shape[0] > 4 else 2.0), op, **given)
+    assert found.pattern == "fails only where rows is above 4"
+    turned = gonogo.verify(lambda x: x * (2.0 if x.is_contiguous() else 3.0), op, **given)
+    assert turned.pattern == "fails only on inputs that are not contiguous"
+    half = gonogo.verify(lambda x: x * (3.0 if x.dtype == torch.float16 else 2.0), op, **SETTINGS)
+    assert half.pattern == "the worst elements are off by one factor, about 1.5"
 
 
 def test_a_reference_of_nothing_but_nan_judges_nothing() -> None:

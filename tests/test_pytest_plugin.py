@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+import gonogo
 from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.score import calibrate, default_methods
 from gonogo.lock import read_lock, write_lock
@@ -98,9 +101,13 @@ def test_a_project_from_no_lock_to_junit(pytester: pytest.Pytester) -> None:
         case.get("name"): {item.get("name"): item.get("value") for item in case.iter("property")}
         for case in ElementTree.parse(pytester.path / "facts.xml").iter("testcase")
     }
+    machine = facts["test_relu"].pop("gonogo_machine")
+    assert machine
     assert facts["test_relu"] == {
         "gonogo_op": "relu", "gonogo_contract": "float32", "gonogo_decision": "go", "gonogo_cases": "18",
-        "gonogo_worst_reading": "0.0", "gonogo_limit": "2.0",
+        "gonogo_worst_reading": "0.0", "gonogo_limit": "2.0", "gonogo_share_of_limit": "0.0",
+        "gonogo_not_judged": "0", "gonogo_device": "cpu", "gonogo_seed": "0", "gonogo_version": gonogo.__version__,
+        "gonogo_torch": version("torch"), "gonogo_python": platform.python_version(),
     }  # fmt: skip
     assert facts["test_softmax"]["gonogo_cases"] == "6"
 

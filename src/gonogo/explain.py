@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ class Trial:
     output_shape: tuple[int, ...]
     ratios: tuple[float, float] | None = None
     """Least and largest of actual / expected over the worst elements, where they were looked at."""
+    dtype: str = ""
 
 
 ENOUGH = 4
@@ -35,21 +35,34 @@ failure and a pass, every second pair would show a pattern.
 
 
 @dataclass(frozen=True, slots=True)
+class Escape:
+    """A change of a case: another layout, distribution or dtype, or another size of an axis."""
+
+    field: str
+    """`layout`, `distribution`, `dtype`, or `sizes`."""
+    value: str = ""
+    axis: str = ""
+    resize: Callable[[int], int] | None = None
+    """The new size, from the one it has."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """What failures have in common."""
 
     told: str
-    escape: dict[str, Any] | None = None
-    """What to change of a failing case to have it pass, if this is why it fails: layout, distribution or size.
+    escape: Escape | None = None
+    """What to change of a failing case to have it pass, if this is why it fails."""
 
-    The last is a function of the size it has.
-    """
+
+Guess = tuple[str, Callable[[Trial], bool], Escape]
+"""Words behind `fails only`, whether a trial has the property, and what would do away with it."""
 
 
 def list_patterns(
     trials: Sequence[Trial], main: str, smallest: Trial | None = None, *, summed: Sequence[str] = ()
 ) -> Iterator[Pattern]:
-    """Patterns that all failures show, the most telling first.
+    """Patterns that all failures show, the most telling first; `trials` are cases that passed or failed.
 
     The `smallest` failure must show it too, and counts for nothing: it was sought out. `summed` are the axes that
     an error may grow with.
@@ -59,20 +72,10 @@ def list_patterns(
     if not failed:
         return
     every = [*failed, smallest or failed[0]]
-    distribution = failed[0].distribution
-    edge = max((trial.sizes[main] for trial in passed), default=0)
-    for told, holds, escape in (
-        ("on inputs that are not contiguous", lambda t: t.layout != "contiguous", {"layout": "contiguous"}),
-        (f"where {main} is no power of two", lambda t: not _is_power_of_two(t.sizes[main]),
-         {"size": lambda size: 1 << (size - 1).bit_length()}),
-        (f"where {main} is no multiple of 128", lambda t: t.sizes[main] % 128 != 0,
-         {"size": lambda size: -(-size // 128) * 128}),
-        (f"where {main} is above {edge}", lambda t: t.sizes[main] > edge, {"size": lambda size: edge}),
-        (f"on {distribution} values", lambda t: t.distribution == distribution,
-         {"distribution": "uniform" if distribution == "normal" else "normal"}),
-    ):  # fmt: skip
+    guesses = [*_guess_layouts(failed[0], passed), *_guess_sizes(main, passed), *_guess_values(failed[0])]
+    for words, holds, escape in guesses:
         if _separates(holds, failed, passed) and all(map(holds, every)):
-            yield Pattern(f"fails only {told}", escape)
+            yield Pattern(f"fails only {words}", escape)
     if _all_at(failed, lambda t: t.worst_at is not None and t.worst_at[-1] == t.output_shape[-1] - 1):
         yield Pattern("the worst element is always in the last column")
     factors = [trial.ratios for trial in failed if trial.ratios is not None]
@@ -83,6 +86,58 @@ def list_patterns(
     for axis in summed:
         if _grows(failed, axis):
             yield Pattern(f"the error grows with {axis}")
+    # Last, for a small error of any kind shows in the widest format alone.
+    for words, holds, escape in _guess_dtype(failed[0], passed):
+        if _separates(holds, failed, passed) and all(map(holds, every)):
+            yield Pattern(f"fails only {words}", escape)
+
+
+def _guess_layouts(failure: Trial, passed: Sequence[Trial]) -> Iterator[Guess]:
+    """One layout, where others that are not contiguous either pass; else all that are not contiguous."""
+    layout = failure.layout
+    others = [trial.layout for trial in passed if trial.layout not in (layout, "contiguous")]
+    if others:
+        yield f"on {layout} inputs", lambda t: t.layout == layout, Escape("layout", others[0])
+    yield (
+        "on inputs that are not contiguous", lambda t: t.layout != "contiguous", Escape("layout", "contiguous")
+    )  # fmt: skip
+
+
+def _guess_sizes(main: str, passed: Sequence[Trial]) -> Iterator[Guess]:
+    """Tails of the main axis; and every axis beyond the largest size that passed."""
+
+    def resize(axis: str, change: Callable[[int], int]) -> Escape:
+        return Escape("sizes", axis=axis, resize=change)
+
+    yield (
+        f"where {main} is no power of two", lambda t: not _is_power_of_two(t.sizes[main]),
+        resize(main, lambda size: 1 << (size - 1).bit_length()),
+    )  # fmt: skip
+    yield (
+        f"where {main} is no multiple of 128", lambda t: t.sizes[main] % 128 != 0,
+        resize(main, lambda size: -(-size // 128) * 128),
+    )  # fmt: skip
+    axes = dict.fromkeys([main, *(passed[0].sizes if passed else ())])
+    for axis in axes:
+        edge = max((trial.sizes[axis] for trial in passed), default=0)
+        yield (
+            f"where {axis} is above {edge}", lambda t, axis=axis, edge=edge: t.sizes[axis] > edge,  # type: ignore[misc]
+            resize(axis, lambda size, edge=edge: edge),  # type: ignore[misc]
+        )  # fmt: skip
+
+
+def _guess_values(failure: Trial) -> Iterator[Guess]:
+    distribution = failure.distribution
+    other = "uniform" if distribution == "normal" else "normal"
+    yield (
+        f"on {distribution} values", lambda t: t.distribution == distribution, Escape("distribution", other)
+    )  # fmt: skip
+
+
+def _guess_dtype(failure: Trial, passed: Sequence[Trial]) -> Iterator[Guess]:
+    others = [trial.dtype for trial in passed if trial.dtype != failure.dtype]
+    if others:
+        yield f"in {failure.dtype}", lambda t: t.dtype == failure.dtype, Escape("dtype", others[0])
 
 
 def _separates(holds: Callable[[Trial], bool], failed: Sequence[Trial], passed: Sequence[Trial]) -> bool:

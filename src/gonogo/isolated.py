@@ -28,6 +28,7 @@ from gonogo.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_size_limit
 from gonogo.recording import open_record
 from gonogo.referee import Referee, Suspects, judge_candidate
 from gonogo.schema import Contract
+from gonogo.setting import describe_setting
 from gonogo.shipped import choose_limit
 from gonogo.verdicts import CaseVerdict, Row, Verification
 
@@ -106,6 +107,10 @@ def check_file(
         rows = runner.run_all(planned, [*control, CANDIDATE], report)
         referee = Referee(runner, found, suspects)
         verification = judge_candidate(referee, rows, promised, redraw=only is None)
+        setting = describe_setting(
+            device, place, None if only else seed, [case.record for case in verification.verdicts]
+        )
+        verification = replace(verification, planned=len(planned), setting=setting)
         if recorder is not None:
             label = f"{kernel.path.stem}.{kernel.function}"
             verification = replace(verification, recorded=recorder.append(rows, label))

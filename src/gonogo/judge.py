@@ -6,6 +6,7 @@ Evaluation decides over whole columns and users' CI over single measurements, by
 from __future__ import annotations
 
 import html
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -63,8 +64,8 @@ class Verdict:
     """What the same kind of case read on fresh seeds, where it was run on some; infinite where there was none."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON: NaN is null, an infinity "inf"."""
-        plain: dict[str, Any] = to_plain(asdict(self) | {"message": self.message})
+        """Plain data, for JSON: NaN is null, an infinity "inf"; `share` is the reading over the limit."""
+        plain: dict[str, Any] = to_plain(asdict(self) | {"share": self.share, "message": self.message})
         return plain
 
     def _repr_html_(self) -> str:
@@ -74,6 +75,22 @@ class Verdict:
     def is_by_reading(self) -> bool:
         """Whether a reading decided it, and no outcome before any."""
         return self.reason in ("reading", "repeated")
+
+    @property
+    def share(self) -> float | None:
+        """The reading over the limit; None where one of them is missing."""
+        if not self.is_by_reading or self.reading is None or self.limit is None:
+            return None
+        return self.reading / self.limit if self.limit > 0 else math.inf if self.reading > 0 else 0.0
+
+    def tell_share(self) -> str:
+        """A reading, and how near to its limit it is."""
+        assert self.reading is not None
+        assert self.share is not None
+        percent = 100 * self.share
+        return (
+            f"{self.reading:.2g} {self.gauge}, {percent:{'.0f' if 10 <= percent < 1000 else '.2g'}} % of the limit"
+        )
 
     @property
     def message(self) -> str:

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     import torch
 
 CANDIDATE = "candidate"
+BACKWARD = f"{CANDIDATE}_backward"
 WEAKER = {
     f"{CANDIDATE}_{word}": CONTRACTS[word]
-    for word in ("atomics", "float32", "fast-math", "tf32", "float16", "bfloat16")
+    for word in ("backward", "atomics", "float32", "fast-math", "tf32", "float16", "bfloat16")
+    if word in CONTRACTS
 }
 """The candidate under contracts that it did not declare, by the name of the kernel; the stricter first."""
 

@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gonogo.limits import Limit
     from gonogo.ops import Op
     from gonogo.schema import Contract
+    from gonogo.setting import Setting
     from gonogo.suite import Suite
     from gonogo.verdicts import Verification
 
@@ -153,7 +155,8 @@ class Gauge:
         # The limit at hand here is in the file there.
         replay = (found.replay or "").replace("limit=limit", f"lock={str(self._suite.path)!r}")
         found = replace(found, replay=replay or None)
-        self._record(found.op, found.contract, found.decision, [case.verdict for case in found.verdicts])
+        more = {"not_judged": len(found.unjudged)} | _list_setting(found.setting)
+        self._record(found.op, found.contract, found.decision, [case.verdict for case in found.verdicts], more)
         if strict and found.failed:
             counted = f"seed {options['seed']}, {options['cases']} cases per dtype"
             pytest.fail(f"{found!r}\n  lock        limit from {self._suite.name}; {counted}")
@@ -225,15 +228,34 @@ class Gauge:
         folder = config.invocation_params.dir / config.option.gonogo_record
         return {"record": folder, "name": f"{self._test.nodeid}/{name_function(kernel)}"}
 
-    def _record(self, op: str, contract: str, decision: str, verdicts: Sequence[Verdict]) -> None:
-        readings = [one.reading for one in verdicts if one.reading is not None]
-        limits = [one.limit for one in verdicts if one.limit is not None]
+    def _record(
+        self,
+        op: str,
+        contract: str,
+        decision: str,
+        verdicts: Sequence[Verdict],
+        more: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        """Properties of the test, for JUnit."""
+        readings = [verdict.reading for verdict in verdicts if verdict.reading is not None]
+        limits = [verdict.limit for verdict in verdicts if verdict.limit is not None]
+        shares = [verdict.share for verdict in verdicts if verdict.share is not None]
         facts = {
             "op": op, "contract": contract, "decision": decision, "cases": len(verdicts),
             "worst_reading": max(readings, default="none"), "limit": max(limits, default="none"),
+            "share_of_limit": max(shares, default="none"), **more,
         }  # fmt: skip
         # As record_property does, which warns of JUnit's strictest schema.
         self._test.user_properties += [(f"gonogo_{name}", value) for name, value in facts.items()]
+
+
+def _list_setting(setting: Setting | None) -> dict[str, object]:
+    """Machine, versions and seed, as properties of a test."""
+    if setting is None:
+        return {}
+    versions = {"version" if name == "gonogo" else name: text for name, text in setting.versions.items()}
+    seed = {} if setting.seed is None else {"seed": setting.seed}
+    return {"device": setting.device, "machine": setting.machine, **versions, **seed}
 
 
 def _call(function: Callable[..., T], *given: Any, **options: Any) -> T:

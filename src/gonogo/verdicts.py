@@ -14,12 +14,15 @@ from gonogo.judge import Verdict, judge
 from gonogo.ops import Op
 from gonogo.plain import to_plain
 from gonogo.schema import ULP_SATURATED
+from gonogo.setting import INTERPRETED, Setting
 from gonogo.shipped import FoundLimit
 
 if TYPE_CHECKING:
     from gonogo.records import Appended
 
 Row = dict[str, Any]
+SCHEMA = 2
+"""Of the plain data of a verification."""
 SHOWN_LINES = 6
 """Of a traceback, or of what a kernel printed; all of it is in the plain data."""
 
@@ -121,6 +124,10 @@ class Verification:
     """What a user should know of the op, beside the verdicts."""
     recorded: Appended | None = None
     """What was added to a run directory."""
+    setting: Setting | None = None
+    """Machine, versions and seed."""
+    planned: int | None = None
+    """Cases that were to be run, where that is known: fewer have an outcome where it was stopped."""
 
     def __post_init__(self) -> None:
         if not self.verdicts:
@@ -146,16 +153,30 @@ class Verification:
         """The failed case that is furthest off."""
         return max(self.failed, key=lambda one: one.badness, default=None)
 
+    @property
+    def largest(self) -> CaseVerdict | None:
+        """The case with the largest reading, whatever its decision."""
+        read = [case for case in self.verdicts if case.verdict.share is not None]
+        return max(read, key=lambda case: case.verdict.share or 0.0, default=None)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf". `worst` is a case with its `element`."""
-        worst = self.worst_case
+        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf".
+
+        `cases` counts those judged; `planned` counts all, and `unjudged` lists those refused or blind, with the
+        reason. `largest` is the case with the largest reading, with its `share` of the limit. `worst` is the failed
+        case that is furthest off, with its `element`. `setting` has device, machine, versions and seed.
+        """
+        worst, largest = self.worst_case, self.largest
         return {
-            "schema": 1, "op": self.op, "decision": self.decision, "contract": self.contract,
+            "schema": SCHEMA, "op": self.op, "decision": self.decision, "contract": self.contract,
             "limit_from": self.limit_from, "cases": len(self.verdicts), "failed": len(self.failed),
             "suspect": len(self.suspect), "smallest": self.smallest,
             "worst": None if worst is None else worst.to_dict() | {"element": _make_plain_element(self.worst)},
             "pattern": self.pattern, "holds_under": self.holds_under, "replay": self.replay,
             "notes": list(self.notes), "recorded": str(self.recorded) if self.recorded else None,
+            "largest": None if largest is None else largest.to_dict(), "planned": self._count_planned(),
+            "setting": None if self.setting is None else self.setting.to_dict(),
+            "unjudged": [case.to_dict() for case in self.unjudged],
             "verdicts": [one.to_dict() for one in self.verdicts],
         }  # fmt: skip
 
@@ -165,42 +186,59 @@ class Verification:
             + (f", {len(self.suspect)} suspect" if self.suspect else "")
             + f" (contract {self.contract}; limit: {self.limit_from})"
         )
-        return "\n".join([head, *tell_failure(self)])
+        return "\n".join([head, *tell_verification(self)])
+
+    def tell_judged(self) -> str:
+        """Of how many cases the verdict is, and where it was made."""
+        counted = f"{len(self.verdicts)} of {self._count_planned()} cases"
+        return counted if self.setting is None else f"{counted}; {self.setting}"
+
+    def _count_planned(self) -> int:
+        return len(self.verdicts) + len(self.unjudged) if self.planned is None else self.planned
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"
 
 
-def tell_failure(found: Verification) -> list[str]:
-    """What a user needs to find the fault, in lines; of a verification that is go, its notes."""
-    worst = found.worst_case
-    lines: list[tuple[str, str]] = []
-    if worst is not None:
-        lines += [("worst case", f"{worst.case}: {worst.verdict.message}"), ("", worst.described)]
-        lines += [
-            *_tell_last("raised", worst.record.get("error")),
-            *_tell_last("printed", worst.record.get("printed")),
-        ]
-        if found.worst:
-            lines.append(("element", tell_element(found.worst)))
-        lines += [
-            ("smallest", found.smallest or ""),
-            ("replay", found.replay or ""),
-            ("pattern", found.pattern or ""),
-        ]
-        if found.holds_under:
-            article = "an" if found.holds_under[0] in "aeiou" else "a"
-            told = f"within {article} {found.holds_under} contract; the one declared is {found.contract}"
-            lines.append(("contract", told))
-    elif found.suspect:
-        furthest = max(found.suspect, key=lambda one: one.badness)
-        lines += [
-            ("suspect", f"{furthest.case}: {furthest.verdict.message}"),
-            ("", f"{furthest.described}. It passes: the deterministic bound explains one such reading"),
-        ]
+def tell_verification(found: Verification) -> list[str]:
+    """What a user needs to find the fault, and to know what the verdict is worth, in lines."""
+    worst, largest = found.worst_case, found.largest
+    lines = _tell_failure(found, worst) if worst is not None else _tell_suspect(found)
+    if largest is not None and largest is not worst:
+        lines.append(("largest", f"{largest.verdict.tell_share()}, on {largest.case}"))
+    lines.append(("judged", found.tell_judged()))
+    if found.setting is not None and found.setting.interpreted:
+        lines.append(("note", INTERPRETED))
     lines += [("note", note) for note in found.notes]
     lines.append(("recorded", str(found.recorded or "")))
-    return [f"  {name:<11} {told}" for name, told in lines if told]
+    return [f"  {name:<11} {text}" for name, text in lines if text]
+
+
+def _tell_failure(found: Verification, worst: CaseVerdict) -> list[tuple[str, str]]:
+    lines = [
+        ("worst case", f"{worst.case}: {worst.verdict.message}"),
+        ("", worst.described),
+        *_tell_last("raised", worst.record.get("error")),
+        *_tell_last("printed", worst.record.get("printed")),
+        ("element", tell_element(found.worst) if found.worst else ""),
+        ("smallest", found.smallest or ""),
+        ("replay", found.replay or ""),
+        ("pattern", found.pattern or ""),
+    ]
+    if found.holds_under:
+        article = "an" if found.holds_under[0] in "aeiou" else "a"
+        lines.append((
+            "contract", f"within {article} {found.holds_under} contract; the one declared is {found.contract}"
+        ))  # fmt: skip
+    return lines
+
+
+def _tell_suspect(found: Verification) -> list[tuple[str, str]]:
+    if not found.suspect:
+        return []
+    furthest = max(found.suspect, key=lambda case: case.badness)
+    passes = f"{furthest.described}. It passes: the deterministic bound explains one such reading"
+    return [("suspect", f"{furthest.case}: {furthest.verdict.message}"), ("", passes)]
 
 
 def _tell_last(name: str, text: str | None) -> list[tuple[str, str]]:

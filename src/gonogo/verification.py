@@ -32,6 +32,7 @@ from gonogo.planning import DEFAULT_CASES, Choice, choose_size_limit, tell_unrun
 from gonogo.recording import open_record
 from gonogo.referee import Referee, Suspects, judge_candidate
 from gonogo.schema import Contract
+from gonogo.setting import describe_setting
 from gonogo.shipped import FoundLimit, choose_limit
 from gonogo.verdicts import Row, Verification
 
@@ -86,6 +87,10 @@ def verify(
     notes = (*_find_notes(runner, target), *tell_unrun(plain, planned)) if isinstance(plain, OwnOp) else ()
     referee = Referee(runner, found, suspects)
     verification = judge_candidate(referee, rows, promised, notes=notes, redraw=only is None)
+    setting = describe_setting(
+        device, place, None if only else seed, [case.record for case in verification.verdicts]
+    )
+    verification = replace(verification, planned=len(target), setting=setting)
     if recorder is not None:
         verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
     if not verification.failed:

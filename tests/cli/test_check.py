@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -91,9 +92,10 @@ def write(folder: Path, text: str) -> Path:
 def test_right_kernel_is_go(tmp_path: Path) -> None:
     done = gonogo("check", write(tmp_path, RIGHT), "--op", "softmax", "--device", "cpu", "--cases", 12)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(
-        "kernel.py:softmax as softmax: go\n  cases       0 of 36 cases failed; contract float32\n"
+    assert re.match(
+        r"kernel.py:softmax as softmax: go\n  cases       0 of 3\d cases failed; contract float32\n", done.stdout
     )
+    assert re.search(r"\n  judged      3\d of 36 cases; .*; seed 0\n", done.stdout)
     assert "cases of correct kernels on NVIDIA H200)" in done.stdout
     assert "outcomes    36 ok" in done.stdout
 
@@ -108,8 +110,8 @@ def test_wrong_kernel_explains_itself_and_replays(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "pads_to_128 as softmax: no-go" in done.stdout
     told = json.loads(gonogo(*words, "--json").stdout)
-    assert (told["schema"], told["decision"], told["cases"], told["function"]) == (1, "no-go", 36, "pads_to_128")
-    assert len(told["verdicts"]) == 36
+    assert (told["schema"], told["decision"], told["planned"], told["function"]) == (2, "no-go", 36, "pads_to_128")
+    assert len(told["verdicts"]) == told["cases"] == 36 - len(told["unjudged"])
     assert told["failed"] == sum(one["decision"] == "no-go" for one in told["verdicts"])
     # Padding to 128 is right where there is nothing to pad.
     assert all(one["sizes"]["H"] % 128 for one in told["verdicts"] if one["decision"] == "no-go")
@@ -377,11 +379,14 @@ def test_triton_kernel_on_the_cpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert (told["function"], told["outcomes"], told["cases"]) == ("launch", {"ok": 6, "refused": 3}, 6)
+    assert told["setting"]["interpreted"]
+    assert told["setting"]["versions"]["triton"] in gonogo(*words).stdout
+    assert "  note        Triton's interpreter ran the kernel, on the CPU: " in gonogo(*words).stdout
     (note,) = told["notes"]
     assert note.startswith("3 of 9 cases are not judged: Triton's interpreter computes bfloat16 as integers")
     refused = gonogo(*words, "--dtypes", "bfloat16")
     assert refused.returncode == 2
-    assert refused.stderr.startswith("gonogo: op relu: nothing was judged: Triton's interpreter")
+    assert "gonogo: op relu: nothing was judged: Triton's interpreter" in refused.stderr
 
 
 def test_triton_kernel_of_another_file(tmp_path: Path) -> None:

@@ -60,6 +60,24 @@ def describe_environment(device: str) -> dict[str, Any]:
     return facts
 
 
+def name_machine(device: str) -> str:
+    """The GPU's name, or the processor's."""
+    if device == "cuda":
+        import torch
+
+        return str(torch.cuda.get_device_name(0))
+    return _read_processor() or f"{platform.system()} {platform.machine()}"
+
+
+def read_versions(*, triton: bool) -> dict[str, str]:
+    """Versions that a verdict depends on; Triton's if it was used."""
+    import torch
+
+    used = {"triton": _read_version("triton")} if triton else {}
+    versions = {"torch": torch.__version__, **used, "gonogo": __version__, "python": platform.python_version()}
+    return {name: str(version) for name, version in versions.items()}
+
+
 def _read_version(package: str) -> str | None:
     try:
         return version(package)

@@ -118,9 +118,9 @@ class Design:
 
         The main axis has its turn in every other case: in the rest it has sizes that are off the list.
         """
-        turn = self.due[number % 2] or self.due[1 - number % 2] if "default" in self.strategies else []
-        unseen = [due for due in turn if not self.seen[("size", *due)]]
-        if unseen:
+        due = [[pair for pair in pairs if not self.seen[("size", *pair)]] for pairs in self.due]
+        unseen = due[1] if number % 2 else due[0] or due[1]
+        if unseen and "default" in self.strategies:
             return unseen[picker.below(len(unseen))]
         axes = [axis for axis in self.free if number % 2 or axis != self.op.main] or self.free or self.axes.names
         return axes[picker.below(len(axes))], None

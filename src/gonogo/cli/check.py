@@ -108,7 +108,7 @@ def check(
 
 
 def _print(found: FileVerification) -> None:
-    from gonogo.verdicts import list_worst, tell_failure
+    from gonogo.verdicts import list_worst, tell_verification
 
     verification, kernel = found.verification, found.kernel
     count, failed = len(verification.verdicts), len(verification.failed)
@@ -128,7 +128,7 @@ def _print(found: FileVerification) -> None:
         also.append(("", f"and {len(others) - SHOWN_FAILURES + 1} more; all of them: --json"))
     click.echo(f"{kernel.path.name}:{kernel.function} as {verification.op}: {verification.decision}")
     _print_lines(lines)
-    for line in tell_failure(verification):
+    for line in tell_verification(verification):
         click.echo(line)
     _print_lines(also)
 
