@@ -1,4 +1,7 @@
-"""Elementary functions of one argument → value and error |f′(x)|·E(x) + κ|out|, from exact derivatives."""
+"""Elementary functions of one argument → value and error |f′(x)|·E(x) + κ|out|, from exact derivatives.
+
+Where first order is not enough the bounds of `reach` take its place.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from torch import Tensor
 from gonogo.measure.running_error.companion import Error, covers, join, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
 from gonogo.measure.running_error.origins import Shift
+from gonogo.measure.running_error.rules.reach import RANGES, SPREADS, is_far
 
 Slope = Callable[[Tensor, Tensor], Tensor]
 
@@ -53,13 +57,15 @@ def smooth_rule(function: str) -> Rule:
         value = op(x)
         carried = total(x, Error(err.extra, err.ulps + accuracy.argument))
         if carried is not None:
-            steep = slope(x, value)
-            most = None
-            if function in ("acos", "asin"):  # vertical at ±1: |acos(x+δ) − acos x| ≤ π·√(|δ|/2)
-                most = torch.sqrt(carried * (math.pi**2 / 2 / ctx.unit))
-            fresh = carried is not err.extra and covers(carried, steep)
-            carried = carried.mul_(steep) if fresh else carried * steep
-            carried = carried if most is None else torch.fmin(carried, most)
+            distance = carried * ctx.unit
+            if is_far(function, x, distance):
+                carried = SPREADS[function](x, value, distance) / ctx.unit
+                if function in RANGES:
+                    carried = carried.clamp_(max=RANGES[function] / ctx.unit)
+            else:
+                steep = slope(x, value)
+                fresh = carried is not err.extra and covers(carried, steep)
+                carried = carried.mul_(steep) if fresh else carried * steep
         if accuracy.absolute:
             own = value.new_full((), accuracy.absolute)
             carried = join(carried, own, err.extra)
