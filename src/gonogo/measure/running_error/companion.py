@@ -130,6 +130,14 @@ def total(value: Any, error: Error) -> Tensor | None:
     return spread
 
 
+def allow_error(value: Tracked, absolute: Any) -> Tracked:
+    """The same value with an error larger by `absolute`, a number or a tensor."""
+    added = absolute.value if isinstance(absolute, Tracked) else absolute
+    added = torch.as_tensor(added, dtype=torch.float64, device=value.value.device)
+    extra = added if value.error.extra is None else value.error.extra + added
+    return Tracked(value.value, Error(extra, value.error.ulps), aliased=True)
+
+
 def magnitude(x: Any) -> Any:
     """|x| of a tensor or a number, booleans as they are."""
     return x if isinstance(x, Tensor) and x.dtype == torch.bool else abs(x)

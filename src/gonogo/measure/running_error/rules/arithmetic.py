@@ -173,9 +173,10 @@ def square_root(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Resul
 
 def raise_fixed(ctx: RunningErrorMode, value: Tensor, a: Tensor, err: Error, power: float) -> Result:
     """a^power for a known power: |power|·|a|^(power−1)·E + κ|out|."""
-    # x², 1/x and √x are one rounding, x³ two; the rest is a library call.
-    roundings = {0.0: 0.0, 1.0: 0.0, 2.0: 1.0, 3.0: 2.0, -1.0: ctx.accuracy("reciprocal").relative}
-    roundings |= {0.5: ctx.accuracy("sqrt").relative, -0.5: ctx.accuracy("rsqrt").relative, -2.0: 2.0}
+    # x² is one rounding, x³ two, 1/x² that of 1/x and one more; the rest is a library call.
+    inverse = ctx.accuracy("reciprocal").relative
+    roundings = {0.0: 0.0, 1.0: 0.0, 2.0: 1.0, 3.0: 2.0, -1.0: inverse, -2.0: 1 + inverse}
+    roundings |= {0.5: ctx.accuracy("sqrt").relative, -0.5: ctx.accuracy("rsqrt").relative}
     ulps = abs(power) * err.ulps + roundings.get(float(power), ctx.accuracy("pow").relative)
     if err.extra is None or power == 0:
         return value, Error(None, ulps)

@@ -79,7 +79,7 @@ def smooth_rule(function: str) -> Rule:
 
 
 def sigmoid(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
-    """σ as kernels make it, 1/(1 + e^−x): the error of −x in e^−x counts (1 − σ)(1 + |x|)·|out| more."""
+    """σ, and an allowance for how kernels make it, 1/(1 + e^−x): (1 − σ)(1 + |x|)·|out| for −x·log2(e) in e^−x."""
     x, _ = ctx.split(args[0])
     value, error = smooth_rule("sigmoid")(ctx, op, args, kwargs)
     inner = (x.abs() + 1).mul_(SLOPES["sigmoid"](x, value))
