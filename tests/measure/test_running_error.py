@@ -1200,6 +1200,32 @@ def test_inputs_of_every_kind_are_taken_exactly():
     assert zero.tolist() == [0, 0, 0]
 
 
+def test_subnormal_inputs_are_kept_where_the_process_flushes_them():
+    x = torch.full((70000,), 2.0**-140)  # long enough for several threads
+    expected, scale = error_scale(lambda x: x * 2.0**100, [x])
+    threads = torch.get_num_threads()
+    assert torch.set_flush_denormal(True)
+    try:
+        flushed = error_scale(lambda x: x * 2.0**100, [x])
+        reference = make_reference(get_op("relu"), [x], Contract(), x.shape)
+        assert float(torch.tensor([2.0**-140]) * 1) == 0  # as it was
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_flush_denormal(False)
+    assert torch.equal(flushed[0], expected)
+    assert torch.equal(flushed[1], scale)
+    assert torch.equal(reference.expected, x.double())
+    assert float(expected[0]) == 2.0**-40
+
+
+@pytest.mark.parametrize(
+    "norm", [lambda x: F.rms_norm(x, (8,)), lambda x: torch.rms_norm(x, (8,)), torch.nn.RMSNorm(8)]
+)
+def test_an_epsilon_that_depends_on_the_dtype_is_refused(norm):
+    with pytest.raises(errors.BadReference, match=r"rms_norm without eps.*pass eps="):
+        error_scale(norm, [torch.randn(3, 8)])
+
+
 def test_constants_of_the_reference_are_exact_until_computed_with():
     def reference(x):
         mask = torch.full((4, 4), -math.inf).triu_(1)

@@ -12,7 +12,7 @@ This module imports no torch: the machinery is imported on the first call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gonogo.errors import BackendMissing
 from gonogo.schema import Contract
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     Scaled = Tensor | tuple[Tensor, ...]
 
+Value = TypeVar("Value")
+
 __all__ = ["allow", "error_scale"]
 
 
-def allow(value: Any, *, absolute: Any) -> Any:
+def allow(value: Value, *, absolute: Any) -> Value:
     """Let kernels err on `value` by so many u_c more than its op says; outside error_scale, `value` as it is.
 
     A reference states the function it means, and by this what a common other form of it loses: where, and how much.
@@ -34,7 +36,8 @@ def allow(value: Any, *, absolute: Any) -> Any:
         return value
     from gonogo.measure.running_error.companion import allow_error
 
-    return allow_error(value, absolute)
+    allowed: Value = allow_error(value, absolute)  # type: ignore[arg-type, assignment]
+    return allowed
 
 
 def error_scale(
