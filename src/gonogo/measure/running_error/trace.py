@@ -31,8 +31,10 @@ def trace_reference(
 ) -> tuple[Scaled, Scaled, bool]:
     """Run the reference once; once more, guarded, where 0·inf left a finite output without a finite scale.
 
-    Gives value, scale, and whether anything was added up. `load_ulps` is the error floating inputs begin with.
+    Gives value, scale, and whether anything was added up. `load_ulps` is the error floating inputs begin with,
+    besides the rounding of each that a backward contract allows.
     """
+    load_ulps += float(contract.backward)
     with keep_subnormals():
         return _trace_reference(reference, inputs, contract, rules, load_ulps)
 

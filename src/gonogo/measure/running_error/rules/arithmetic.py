@@ -25,9 +25,10 @@ def add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
     value = op(a, b, *args[2:], **kwargs)
     first, second = total(a, err_a), total(b, err_b)
     if alpha in (1, -1):
-        top, shift = err_b.origin, None
-        if isinstance(top, Top) and top.terms is a and second is not None and is_along(a, b, top.dims):
-            shift = Shift(second, top.dims)
+        top = err_b.origin
+        if isinstance(top, Top) and top.terms is a and is_along(a, b, top.dims):
+            # Every stable kernel shifts first: the terms of x − max are not to be added in another order.
+            shift = None if second is None else Shift(second, top.dims)
             return value, Error(join(first, second, err_a.extra, second, err_b.extra), 1.0, shift)
         addition = count_terms((a, err_a), (b, err_b))
         if addition is not None:
