@@ -124,13 +124,15 @@ FLAT = frozenset({"sin", "cos", "cosh"})
 """Functions with a slope of 0 somewhere: what bends there counts however little the argument is off."""
 
 
-def is_far(function: str, x: Tensor, distance: Tensor) -> bool:
-    """Whether first order is not enough for any element."""
+def is_far(function: str, x: Tensor, error: Tensor, unit: float) -> bool:
+    """Whether first order is not enough for any element, off by `error` units."""
     if function in FLAT:
         return True
-    if not distance.numel():
+    if not error.numel():
         return False
-    return bool((distance >= ROOMS[function](x) * SMALL if function in ROOMS else distance >= SMALL).any())
+    if function in ROOMS:
+        return bool((error * unit >= ROOMS[function](x) * SMALL).any())
+    return bool(error.max() >= SMALL / unit)
 
 
 def spread_power(a: Tensor, value: Tensor, power: float, distance: Tensor) -> Tensor:

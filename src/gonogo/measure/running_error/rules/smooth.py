@@ -57,9 +57,8 @@ def smooth_rule(function: str) -> Rule:
         value = op(x)
         carried = total(x, Error(err.extra, err.ulps + accuracy.argument))
         if carried is not None:
-            distance = carried * ctx.unit
-            if is_far(function, x, distance):
-                carried = SPREADS[function](x, value, distance) / ctx.unit
+            if is_far(function, x, carried, ctx.unit):
+                carried = SPREADS[function](x, value, carried * ctx.unit) / ctx.unit
                 if function in RANGES:
                     carried = carried.clamp_(max=RANGES[function] / ctx.unit)
             else:
