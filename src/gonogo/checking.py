@@ -97,7 +97,7 @@ def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract
     from gonogo.campaign.measurement import make_reference, read_bounds, settle_outcome
     from gonogo.measure.readings import read
 
-    shape, dtype = _find_shape(op, inputs), _find_dtype(op, inputs)
+    shape, dtype = _find_shape(op, inputs), contract.output or _find_dtype(op, inputs)
     output = _to_tensor(actual)
     if output is None:
         return {"outcome": "no-output", "detail": f"{type(actual).__name__} is no array"}

@@ -18,6 +18,9 @@ CONTRACTS = {
     "tf32": Contract(products="tf32"),
     "fast-math": Contract(fast_math=True),
     "atomics": Contract(atomics=True),
+    "backward": Contract(backward=True),
+    "strassen": Contract(products="strassen"),
+    "fp8": Contract(products="fp8"),
 }
 """What a kernel may promise, by the word for it."""
 OTHER_NAMES = {

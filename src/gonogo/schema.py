@@ -66,14 +66,19 @@ class Reading:
         return asdict(self)
 
 
+PRODUCTS = ("tf32", "strassen", "fp8")
+FLAGS = ("fast_math", "atomics", "backward")
+
+
 @dataclass(frozen=True, slots=True)
 class Contract:
     """What precision a kernel promises; it fixes u_c and the terms of the error scale S."""
 
     accumulate: str = "float32"
     """Format of sums and intermediates; u_c is its unit roundoff."""
-    products: Literal["ieee", "tf32"] = "ieee"
-    """Whether operands of matrix products and convolutions keep all bits or are cut to tf32's 11."""
+    products: Literal["ieee", "tf32", "strassen", "fp8"] = "ieee"
+    """How matrix products are made: of all bits, of operands cut to tf32's 11, by Strassen's algorithm, or as
+    Hopper's FP8 units add, in about 14 bits with a promotion to float32 every 128 terms."""
     intermediate: str | None = None
     """Format a computed operand is cast to before a matrix product (P in attention); None: not cast."""
     summation: Literal["blocked", "sequential", "probabilistic"] = "blocked"
@@ -82,16 +87,20 @@ class Contract:
     """Approximate intrinsics (tanh.approx and kin) and fast algorithms (Winograd, FFT) allowed."""
     atomics: bool = False
     """Sums in no fixed order allowed: bits may differ from call to call."""
+    backward: bool = False
+    """Errors as of one rounding of each input allowed: x − logsumexp(x), exponents scaled by log2(e) beforehand."""
+    output: str | None = None
+    """Format of the output where it is not that of the inputs: float32 sums of half-precision inputs."""
 
     def __post_init__(self) -> None:
         for field, allowed in (
-            ("products", ("ieee", "tf32")),
+            ("products", ("ieee", *PRODUCTS)),
             ("summation", ("blocked", "sequential", "probabilistic")),
         ):
             if getattr(self, field) not in allowed:
                 raise InputError(f"contract {field} is {getattr(self, field)!r}; it is one of {', '.join(allowed)}")
 
-        for field in ("accumulate", "intermediate"):
+        for field in ("accumulate", "intermediate", "output"):
             if getattr(self, field) is not None:
                 get_format(getattr(self, field), role=f"contract {field}")
 
@@ -105,7 +114,8 @@ class Contract:
         words += [self.products] if self.products != "ieee" else []
         words += [f"via-{self.intermediate}"] if self.intermediate else []
         words += [self.summation] if self.summation != "blocked" else []
-        words += [name for name in ("fast_math", "atomics") if getattr(self, name)]
+        words += [name for name in FLAGS if getattr(self, name)]
+        words += [f"to-{self.output}"] if self.output else []
         return "+".join(words)
 
     @classmethod
@@ -118,14 +128,16 @@ class Contract:
         accumulate, *words = text.split("+")
         facts: dict[str, Any] = {"accumulate": accumulate}
         for word in words:
-            if word == "tf32":
+            if word in PRODUCTS:
                 facts["products"] = word
             elif word in ("sequential", "probabilistic"):
                 facts["summation"] = word
-            elif word in ("fast_math", "atomics"):
+            elif word in FLAGS:
                 facts[word] = True
             elif word.startswith("via-"):
                 facts["intermediate"] = word.removeprefix("via-")
+            elif word.startswith("to-"):
+                facts["output"] = word.removeprefix("to-")
             else:
                 raise InputError(f"contract {text!r}: {word!r} says nothing")
         return cls(**facts)

@@ -22,7 +22,7 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
     """
     bench.strays = 0
     first, _ = _call(function, kernel, bench)
-    if find_wrong_kind(first, bench) is None:
+    if find_wrong_kind(first, kernel, bench) is None:
         first = first.detach().clone()
         _synchronize(bench)
     again, elapsed = _call(function, kernel, bench)

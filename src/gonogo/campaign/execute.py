@@ -91,7 +91,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
         )  # fmt: skip
         row |= _compare(bench, kernel, output)
     if outcome == "ok":
-        settled = settle_outcome(output, reference, bench.job.case.dtype)
+        settled = settle_outcome(output, reference, reference.contract.output or bench.job.case.dtype)
         return (described if settled["outcome"] == "refused" else row) | settled  # a reading of nothing is none
     return row | {"outcome": outcome, "detail": detail}
 
@@ -120,7 +120,7 @@ def _compare(bench: Bench, kernel: Kernel, output: torch.Tensor) -> Row:
     if against == kernel.name:
         return {}
     control = _control_output(bench, against, kernel)
-    if control is None:
+    if control is None or control.dtype != output.dtype:  # a contract may name an output format of its own
         return {}
     reference = bench.reference(bench.op.kernel(against).contract_for(dtype))
     if control.device != output.device:

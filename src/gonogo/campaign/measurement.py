@@ -16,6 +16,7 @@ from gonogo.formats import get_format
 from gonogo.measure.gauges import gauge
 from gonogo.measure.readings import read
 from gonogo.measure.running_error.mode import WIDE
+from gonogo.measure.running_error.subnormals import keep_subnormals
 from gonogo.measure.running_error.trace import trace_reference
 from gonogo.measure.stats import measure
 from gonogo.ops import Op
@@ -110,7 +111,8 @@ class Reference:
 
 def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract, shape: tuple[int, ...]) -> Reference:
     """Run the float64 reference with its error scale carried along; its output must have `shape`."""
-    wide = [x.double() if x.is_floating_point() else x for x in inputs]
+    with keep_subnormals():
+        wide = [x.double() if x.is_floating_point() else x for x in inputs]
     reference = op.load_reference()
     # A kernel with a narrow accumulator rounds wider inputs as it loads them.
     held = get_format(contract.accumulate).unit_roundoff

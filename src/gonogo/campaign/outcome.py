@@ -19,7 +19,7 @@ from gonogo.records import Row
 
 def find_fault(first: Any, again: Any, kernel: Kernel, bench: Bench) -> tuple[str, str | None]:
     """The first thing wrong with an output, short of its numbers. Inputs it has changed are restored."""
-    wrong = find_wrong_kind(first, bench) or find_wrong_kind(again, bench)
+    wrong = find_wrong_kind(first, kernel, bench) or find_wrong_kind(again, kernel, bench)
     pairs: list[tuple[torch.Tensor, Any]] = [
         (_bits(now), _bits(before)) for now, before in zip(bench.inputs, bench.pristine, strict=True)
     ]
@@ -59,7 +59,7 @@ def _is_exact(output: torch.Tensor, bench: Bench, kernel: Kernel) -> bool:
     return torch.equal(output.to(expected.device), expected.to(output.dtype))
 
 
-def find_wrong_kind(output: Any, bench: Bench) -> tuple[str, str] | None:
+def find_wrong_kind(output: Any, kernel: Kernel, bench: Bench) -> tuple[str, str] | None:
     """What keeps an output from being measured at all."""
     case = bench.job.case
     shape = case.shape_of(bench.op, bench.op.output)
@@ -71,8 +71,9 @@ def find_wrong_kind(output: Any, bench: Bench) -> tuple[str, str] | None:
         return "no-output", f"returned a tensor on device {output.device.type}"
     if tuple(output.shape) != shape:
         return "wrong-shape", f"{tuple(output.shape)}, not {shape}"
-    found = str(output.dtype).removeprefix("torch.")
-    return None if found == case.dtype else ("wrong-dtype", f"{found}, not {case.dtype}")
+    dtype = str(output.dtype).removeprefix("torch.")
+    expected = kernel.contract_for(case.dtype).output or case.dtype
+    return None if dtype == expected else ("wrong-dtype", f"{dtype}, not {expected}")
 
 
 def explain(error: BaseException, device: str) -> Row:

@@ -12,7 +12,7 @@ This module imports no torch: the machinery is imported on the first call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gonogo.errors import BackendMissing
 from gonogo.schema import Contract
@@ -22,7 +22,22 @@ if TYPE_CHECKING:
 
     Scaled = Tensor | tuple[Tensor, ...]
 
-__all__ = ["error_scale"]
+Value = TypeVar("Value")
+
+__all__ = ["allow", "error_scale"]
+
+
+def allow(value: Value, *, absolute: Any) -> Value:
+    """Let kernels err on `value` by so many u_c more than its op says; outside error_scale, `value` as it is.
+
+    A reference states the function it means, and by this what a common other form of it loses: where, and how much.
+    """
+    if type(value).__name__ != "Tracked":  # an array, or no torch at all
+        return value
+    from gonogo.measure.running_error.companion import allow_error
+
+    allowed: Value = allow_error(value, absolute)  # type: ignore[arg-type, assignment]
+    return allowed
 
 
 def error_scale(
@@ -37,7 +52,7 @@ def error_scale(
     >>> import torch
     >>> expected, scale = error_scale(lambda x: x + x / 3, [torch.tensor([3.0, 6.0])])
     >>> expected, scale
-    (tensor([4., 8.], dtype=torch.float64), tensor([ 5., 10.], dtype=torch.float64))
+    (tensor([4., 8.], dtype=torch.float64), tensor([ 6., 12.], dtype=torch.float64))
     """
     try:
         import torch  # noqa: F401

@@ -10,10 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gonogo.errors import NoErrorRule
+from gonogo.errors import BadReference, NoErrorRule
 from gonogo.measure.running_error.origins import Origin
 
 FUNCTIONAL_HINT = "it writes in place; use the functional form (x + y, torch.where, torch.cat, torch.stack)"
+EPSILON_PROBLEM = (
+    "calls rms_norm without eps, which then is that of the inputs' dtype: float64's here, another in every kernel; "
+    "pass eps="
+)
 PYTHON_HINT = (
     "it takes a computed value out to Python, where no error can follow; keep it a tensor, "
     "or pass the number as an input"
@@ -78,6 +82,8 @@ class Tracked(torch.Tensor):
         name = getattr(func, "__name__", "")
         if name in PYTHON_EXITS:
             raise NoErrorRule(f"Tensor.{name}", PYTHON_HINT)
+        if name == "rms_norm" and (kwargs or {}).get("eps", args[3] if len(args) > 3 else None) is None:
+            raise BadReference(EPSILON_PROBLEM)
         if is_in_place(name) or (kwargs and kwargs.get("out") is not None):
             raise NoErrorRule(name_in_place(name), FUNCTIONAL_HINT)
         with torch._C.DisableTorchFunctionSubclass():
@@ -128,6 +134,14 @@ def total(value: Any, error: Error) -> Tensor | None:
     if error.extra is not None:
         spread.add_(error.extra)
     return spread
+
+
+def allow_error(value: Tracked, absolute: Any) -> Tracked:
+    """The same value with an error larger by `absolute`, a number or a tensor."""
+    added = absolute.value if isinstance(absolute, Tracked) else absolute
+    added = torch.as_tensor(added, dtype=torch.float64, device=value.value.device)
+    extra = added if value.error.extra is None else value.error.extra + added
+    return Tracked(value.value, Error(extra, value.error.ulps), aliased=True)
 
 
 def magnitude(x: Any) -> Any:

@@ -36,19 +36,22 @@ MOVING = frozenset(
         "clone", "alias",
     )
 )  # fmt: skip
-"""What a mask goes through on its way to a choice. Past any other op a decision counts as the reference's."""
+"""What a mask goes through on its way to a choice."""
+ELEMENTWISE = COMBINING | frozenset(
+    f"aten.{name}" for name in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul")
+)
 
 
 class Doubts:
-    """Boolean tensors of one run of a reference, and where they may be wrong."""
+    """Boolean and integer tensors of one run of a reference, and where they may be wrong."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Tensor, Tensor]] = {}
+        self._deferred: dict[int, tuple[Tensor, Callable[[], Tensor]]] = {}
 
-    @property
-    def any(self) -> bool:
-        """Whether there is any doubt in this run."""
-        return bool(self._known)
+    def defer(self, positions: Tensor, look: Callable[[], Tensor]) -> None:
+        """Remember how to find out where `positions` may be wrong; most are never used."""
+        self._deferred[id(positions)] = (positions, look)
 
     def note(self, mask: Tensor, places: Tensor) -> None:
         """Remember where `mask` may be wrong; the mask is kept alive, for its id is the key."""
@@ -57,15 +60,21 @@ class Doubts:
 
     def find(self, mask: Any) -> Tensor | None:
         """Give the places where `mask` may be wrong, None where it is sure."""
+        if (deferred := self._deferred.pop(id(mask), None)) is not None:
+            self.note(deferred[0], deferred[1]())
         known = self._known.get(id(mask)) if self._known else None
         return None if known is None else known[1]
 
     def follow(self, made: Any, func: Callable[..., Any], name: str, args: Any, kwargs: Any) -> None:
-        """Pass doubt on to what `func` made of boolean tensors: joined or moved as they are."""
-        if not self._known or not isinstance(made, Tensor) or made.dtype != torch.bool:
+        """Pass doubt on to what `func` made of doubtful tensors: joined or moved as they are, else all of it."""
+        if not (self._known or self._deferred) or not isinstance(made, Tensor) or made.is_floating_point():
             return
         places = [places for places in map(self.find, args) if places is not None]
-        if name in COMBINING and places:
+        if not places:
+            return
+        if name in ELEMENTWISE:
             self.note(made, torch.stack([one.expand(made.shape) for one in places]).any(0))
-        elif name in MOVING and places:
+        elif name in MOVING:
             self.note(made, func(places[0].expand(args[0].shape), *args[1:], **kwargs))
+        else:
+            self.note(made, torch.ones_like(made, dtype=torch.bool))

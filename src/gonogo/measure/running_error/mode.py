@@ -79,7 +79,9 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(arg, Tensor) and arg.is_floating_point():
             return arg.to(torch.float64), EXACT
         if isinstance(arg, Tensor) and (places := self.doubts.find(arg)) is not None:
-            return arg, Error(places / self.unit)  # 0 for 1, or 1 for 0
+            # A mask is 0 for 1 or 1 for 0; a position may be any other.
+            jump = 1 / self.unit if arg.dtype == torch.bool else torch.inf
+            return arg, Error(torch.zeros_like(places, dtype=torch.float64).masked_fill_(places, jump))
         if isinstance(arg, float):
             # A kernel holds the constant in its own format: 0.01 is off by up to one u_c before any use.
             return arg, Error(None, constant_ulps(arg, self.contract.accumulate))
@@ -200,7 +202,9 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Apply an op to the reference's own constants: exact moves stay plain, arithmetic is tracked."""
         if func in TO_PYTHON:
             return func(*args, **kwargs)
-        if not leaves or name in self.passive:
+        uncertain = any(self.doubts.find(leaf) is not None for leaf in leaves if not leaf.is_floating_point())
+        picked = uncertain and any(leaf.is_floating_point() for leaf in leaves)
+        if not leaves or (name in self.passive and not picked):
             if torch.Tag.nondeterministic_seeded in func.tags:
                 raise NoErrorRule(name, RANDOM_HINT)
             made = func(*args, **kwargs)
@@ -231,15 +235,23 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return made
         if made.error.exact:
             return made.value
-        # A correctly rounded op whose result is a value of the accumulate format was exact there too.
-        if name in CORRECTLY_ROUNDED and made.error.extra is None and made.error.ulps == 1:
+        # A correctly rounded op whose result is a value of the accumulate format was exact there too. What a
+        # kernel's own division loses is no matter: constants are computed before it runs.
+        if name in CORRECTLY_ROUNDED and made.error.extra is None and made.error.ulps == self._roundings(name):
             narrow = getattr(torch, self.contract.accumulate)
             if torch.equal(made.value.to(narrow).to(torch.float64), made.value):
                 return made.value
         return made
 
+    def _roundings(self, name: str) -> float:
+        """What one correctly rounded op is charged on exact operands."""
+        short = name.removeprefix("aten.")
+        return self.accuracy(short).relative if short in ("div", "reciprocal", "sqrt") else 1.0
+
     def _write(self, func: Any, name: str, args: Any, kwargs: Any, *, tracked: bool) -> Any:
         target: Any = args[0] if args else None
+        if any(self.doubts.find(leaf) is not None for leaf in find_tensors(args)):
+            raise NoErrorRule(name, POSITION_HINT)
         if not tracked:
             if name in EXACT_WRITES or (isinstance(target, Tensor) and not target.is_floating_point()):
                 return func(*args, **kwargs)
@@ -260,6 +272,10 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 TO_PYTHON = frozenset({torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default})
+POSITION_HINT = (
+    "a position it writes to may be another in a kernel, for computed values are nearly tied; "
+    "use torch.where and a comparison, or pass the position as an input"
+)
 RANDOM_HINT = "it draws random numbers; draw them before the call and pass them as an input"
 
 

@@ -16,6 +16,7 @@ from gonogo.measure.running_error.accuracy import underflow_floor
 from gonogo.measure.running_error.companion import EXACT, Error, Tracked, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
 from gonogo.measure.running_error.rules import PASSIVE, RULES
+from gonogo.measure.running_error.subnormals import keep_subnormals
 from gonogo.schema import Contract
 
 Scaled = Tensor | tuple[Tensor, ...]
@@ -30,8 +31,21 @@ def trace_reference(
 ) -> tuple[Scaled, Scaled, bool]:
     """Run the reference once; once more, guarded, where 0·inf left a finite output without a finite scale.
 
-    Gives value, scale, and whether anything was added up. `load_ulps` is the error floating inputs begin with.
+    Gives value, scale, and whether anything was added up. `load_ulps` is the error floating inputs begin with,
+    besides the rounding of each that a backward contract allows.
     """
+    load_ulps += float(contract.backward)
+    with keep_subnormals():
+        return _trace_reference(reference, inputs, contract, rules, load_ulps)
+
+
+def _trace_reference(
+    reference: Callable[..., Any],
+    inputs: Sequence[Any] | Mapping[str, Any],
+    contract: Contract,
+    rules: Mapping[str, Rule],
+    load_ulps: float,
+) -> tuple[Scaled, Scaled, bool]:
     prepared = prepare_inputs(inputs)
     floor = underflow_floor(contract)
     merged, passive = ({**RULES, **rules}, PASSIVE - rules.keys()) if rules else (RULES, PASSIVE)

@@ -13,6 +13,7 @@ from gonogo.errors import NoErrorRule
 from gonogo.measure.running_error.companion import Error, join, magnitude, spread_out, times, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
 from gonogo.measure.running_error.origins import Addition, Pair, Shift, Top, Total, is_along, share_error
+from gonogo.measure.running_error.rules.reach import spread_power
 
 Result = tuple[Tensor, Error]
 
@@ -24,9 +25,10 @@ def add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
     value = op(a, b, *args[2:], **kwargs)
     first, second = total(a, err_a), total(b, err_b)
     if alpha in (1, -1):
-        top, shift = err_b.origin, None
-        if isinstance(top, Top) and top.terms is a and second is not None and is_along(a, b, top.dims):
-            shift = Shift(second, top.dims)
+        top = err_b.origin
+        if isinstance(top, Top) and top.terms is a and is_along(a, b, top.dims):
+            # Every stable kernel shifts first: the terms of x − max are not to be added in another order.
+            shift = None if second is None else Shift(second, top.dims)
             return value, Error(join(first, second, err_a.extra, second, err_b.extra), 1.0, shift)
         addition = count_terms((a, err_a), (b, err_b))
         if addition is not None:
@@ -86,11 +88,13 @@ def mul(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
     if isinstance(err_a.origin, Total) and not isinstance(b, Tensor) and b == 1:
         return value, err_a  # torch writes 1/x as the reciprocal times 1
     if a is b:
-        return value, Error(ctx.keep_lost(times(double(err_a.extra), a)), 2 * err_a.ulps + 1)
-    extra = join(times(err_a.extra, b), times(err_b.extra, a))
-    if ctx.doubts.any and err_a.extra is not None and err_b.extra is not None:
-        # A factor that may be 0 or 1 is off by more than first order knows: E(a)·E(b) counts, too.
-        extra = join(extra, err_a.extra * err_b.extra * ctx.unit)
+        extra = None if err_a.extra is None else square_error(err_a.extra, a, ctx.unit)
+        return value, Error(ctx.keep_lost(extra), 2 * err_a.ulps + 1)
+    if err_a.extra is not None and err_b.extra is not None:
+        # Both are off: E(a)·E(b) counts, too, where one of them is 0 or was a choice between 0 and 1.
+        extra = join(err_a.extra * (magnitude(b) + err_b.extra * ctx.unit), times(err_b.extra, a))
+    else:
+        extra = join(times(err_a.extra, b), times(err_b.extra, a))
     return value, Error(ctx.keep_lost(extra), err_a.ulps + err_b.ulps + 1)
 
 
@@ -113,11 +117,6 @@ def find_shift(err: Error, origin: Total) -> Shift | None:
     return shift if isinstance(shift, Shift) and shift.relative and shift.dims == origin.dims else None
 
 
-def double(error: Tensor | None) -> Tensor | None:
-    """2·error."""
-    return None if error is None else 2 * error
-
-
 def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
     """a/b: (E(a) + |out|E(b))/|b| + |out|; a whole-number quotient only of exact operands."""
     (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
@@ -135,7 +134,13 @@ def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
         return value, Error(None, ulps)
     weight = magnitude(b)
     first = None if err_a.extra is None else err_a.extra / weight
-    second = None if err_b.extra is None else times(err_b.extra / weight, value)
+    if err_b.extra is None:
+        return value, Error(ctx.keep_lost(first), ulps)
+    # 1/(b ± d) is off by d/(|b| − d) of itself, and by anything once 0 is within reach.
+    nearest = weight - err_b.extra * ctx.unit
+    second = times(torch.where(nearest > 0, err_b.extra / nearest, torch.inf), value)
+    if err_a.extra is not None:
+        first = torch.where(nearest > 0, err_a.extra / nearest, torch.inf)
     return value, Error(ctx.keep_lost(join(first, second)), ulps)
 
 
@@ -160,26 +165,32 @@ def square_root(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Resul
     ulps = err.ulps / 2 + ctx.accuracy("sqrt").relative
     if err.extra is None:
         return value, Error(None, ulps)
-    # |√(a+δ) − √a| ≤ √|δ|, in units of u_c √(E·u_c)/u_c: finite where the first-order term divides by 0.
-    extra = torch.minimum(err.extra / (2 * value), torch.sqrt(err.extra / ctx.unit))
+    # |√(a ± d) − √a| ≤ d/(√a + √(a − d)) and ≤ √d: exact, and finite where the first-order term divides by 0.
+    distance = err.extra * ctx.unit
+    below = (a - distance).clamp_(min=0.0).sqrt_()
+    extra = torch.fmin(err.extra / below.add_(value), torch.sqrt(err.extra / ctx.unit))
     return value, Error(extra, ulps)
 
 
 def raise_fixed(ctx: RunningErrorMode, value: Tensor, a: Tensor, err: Error, power: float) -> Result:
     """a^power for a known power: |power|·|a|^(power−1)·E + κ|out|."""
-    # x², 1/x and √x are one rounding, x³ two; the rest is a library call.
-    roundings = {0.0: 0.0, 1.0: 0.0, 2.0: 1.0, 3.0: 2.0, -1.0: ctx.accuracy("reciprocal").relative}
-    roundings |= {0.5: ctx.accuracy("sqrt").relative, -0.5: ctx.accuracy("rsqrt").relative, -2.0: 2.0}
+    # x² is one rounding, x³ two, 1/x² that of 1/x and one more; the rest is a library call.
+    inverse = ctx.accuracy("reciprocal").relative
+    roundings = {0.0: 0.0, 1.0: 0.0, 2.0: 1.0, 3.0: 2.0, -1.0: inverse, -2.0: 1 + inverse}
+    roundings |= {0.5: ctx.accuracy("sqrt").relative, -0.5: ctx.accuracy("rsqrt").relative}
     ulps = abs(power) * err.ulps + roundings.get(float(power), ctx.accuracy("pow").relative)
     if err.extra is None or power == 0:
         return value, Error(None, ulps)
     if power == 1:
         return value, Error(err.extra, ulps)
-    slope = a if power == 2 else torch.pow(a, power - 1)
-    extra = err.extra * abs(power) * slope.abs()
-    if 0 < power < 1:  # as for √a: |(a+δ)^p − a^p| ≤ |δ|^p
-        extra = torch.minimum(extra, (err.extra * ctx.unit) ** power / ctx.unit)
-    return value, Error(extra, ulps)
+    if power == 2:
+        return value, Error(square_error(err.extra, a, ctx.unit), ulps)
+    return value, Error(spread_power(a, value, power, err.extra * ctx.unit) / ctx.unit, ulps)
+
+
+def square_error(error: Tensor, a: Tensor, unit: float) -> Tensor:
+    """|(a ± u·E)² − a²|/u: E·(2|a| + u·E)."""
+    return torch.add(error * unit, a.abs(), alpha=2).mul_(error)
 
 
 def power_rule(fixed: float) -> Rule:

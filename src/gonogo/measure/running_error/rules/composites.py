@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gonogo.errors import BadReference
+from gonogo.measure.running_error.companion import EPSILON_PROBLEM
 from gonogo.measure.running_error.mode import Rule
 from gonogo.measure.running_error.rules.activations import primitive_rule
 
@@ -166,8 +168,9 @@ def normalize_square(
 ) -> tuple[Tensor, Tensor]:
     """rms_norm: x·rsqrt(mean(x²) + eps)·w, and the rsqrt."""
     dims = list(range(x.dim() - len(shape), x.dim()))
-    floor = torch.finfo(torch.float64).eps if eps is None else eps
-    inverse = torch.rsqrt((x * x).mean(dims, keepdim=True) + floor)
+    if eps is None:
+        raise BadReference(EPSILON_PROBLEM)
+    inverse = torch.rsqrt((x * x).mean(dims, keepdim=True) + eps)
     return scale_shift(x * inverse, weight, None), inverse
 
 

@@ -11,6 +11,7 @@ from gonogo.errors import NoErrorRule
 from gonogo.measure.running_error.companion import CONSTANT, EXACT, Error
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode, name_ops, narrow_format
 from gonogo.measure.running_error.rules.arithmetic import JUMP_HINT
+from gonogo.measure.running_error.rules.positions import POSITIONS
 from gonogo.measure.running_error.rules.selections import find_doubt
 
 
@@ -64,11 +65,12 @@ def make_like(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[T
 
 
 DISCRETE: dict[str, Rule] = {
+    **POSITIONS,
     **dict.fromkeys(
         name_ops(
             "isnan", "isinf", "isposinf", "isneginf", "isin", "signbit",
-            "logical_and", "logical_or", "logical_xor", "logical_not", "any", "all", "argmax", "argmin",
-            "nonzero", "count_nonzero", "searchsorted", "bucketize", "sign", "sgn", "_fused_sdp_choice",
+            "logical_and", "logical_or", "logical_xor", "logical_not", "any", "all",
+            "nonzero", "count_nonzero", "_fused_sdp_choice",
         ),
         decide,
     ),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gonogo.errors import NoErrorRule
 from gonogo.measure.running_error.companion import EXACT, Error, spread_out, total
-from gonogo.measure.running_error.mode import Rule, RunningErrorMode, name_ops
+from gonogo.measure.running_error.mode import Rule, RunningErrorMode, find_tensors, name_ops
 from gonogo.measure.running_error.origins import move_origin
 
 
@@ -19,9 +19,25 @@ def move(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, A
     x, err = ctx.split(args[0])
     rest, named = ctx.values(args[1:]), ctx.values(kwargs)
     value = op(x, *rest, **named)
-    if err.extra is None:
-        return value, spread_errors(value, None, err.ulps)
-    return value, spread_errors(value, op(spread_out(err.extra, x.shape), *rest, **named), err.ulps)
+    extra = None if err.extra is None else op(spread_out(err.extra, x.shape), *rest, **named)
+    errors = spread_errors(value, extra, err.ulps)
+    doubts = [(index, ctx.doubts.find(index)) for index in find_tensors(args[1:])]
+    doubtful = [(index, places) for index, places in doubts if places is not None]
+    if not doubtful or isinstance(errors, list):
+        return value, errors
+    lost = torch.zeros_like(value).masked_fill_(place_doubt(op, args, value, doubtful), torch.inf)
+    return value, Error(lost if extra is None else extra + lost, err.ulps)
+
+
+def place_doubt(op: Any, args: Any, value: Tensor, doubtful: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Where what was picked by doubtful positions stands; everywhere if that is not plain to see."""
+    (index, places), name = doubtful[0], op._schema.name.split("::")[-1]
+    if len(doubtful) == 1 and index.dtype != torch.bool:
+        if name in ("gather", "take") or (name == "index_select" and value.dim() == 1):
+            return places
+        if name == "embedding" or (name == "index" and args[1][0] is index):
+            return places.reshape(*places.shape, *[1] * (value.dim() - places.dim()))
+    return torch.ones_like(value, dtype=torch.bool)
 
 
 def widen(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -102,6 +118,8 @@ def write(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tenso
             # The fourth argument of scatter and index_fill is a number to write: it has no error.
             fill = position == 3 and op._schema.name in ("aten::scatter", "aten::index_fill")
             sources.append(0.0 if fill else ctx.values(arg))
+    if any(ctx.doubts.find(index) is not None for index in find_tensors(args)):
+        return value, Error(torch.full_like(value, torch.inf))
     if all(ctx.split(arg)[1].exact for arg in args):
         return value, EXACT
     return value, Error(op(*sources, **kwargs))

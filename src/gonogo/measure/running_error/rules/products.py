@@ -18,6 +18,9 @@ Bilinear = Callable[[Tensor, Tensor], Tensor]
 
 TF32_ROUNDOFF = 2.0**-11
 """Unit roundoff of tf32: 11 significant bits."""
+FP8_STEP, FP8_TERMS, FP8_PROMOTED = 2.0**-13, 32, 128
+"""Hopper's FP8 units keep about 14 bits of a sum and cut the rest off, at every step of 32 terms; kernels promote
+to float32 after 128 (DeepSeek-V3 technical report, 3.3.2)."""
 
 
 def product_error(
@@ -34,6 +37,8 @@ def product_error(
     relative = err_a.ulps + err_b.ulps
     if ctx.contract.products == "tf32":
         relative += (needs_cut(a, err_a) + needs_cut(b, err_b)) * TF32_ROUNDOFF / ctx.unit
+    if ctx.contract.products == "fp8":
+        relative += math.ceil(min(length, FP8_PROMOTED) / FP8_TERMS) * FP8_STEP / ctx.unit
     if ctx.contract.intermediate is not None:
         # Only what the kernel computed is cast; inputs have their format already.
         computed = (not err_a.exact) + (not err_b.exact)
@@ -76,7 +81,23 @@ def multiply(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """mm, bmm, mv, dot."""
     (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
     value = op(a, b)
-    return value, Error(product_error(ctx, op, value, ((a, err_a), (b, err_b)), a.shape[-1]))
+    return value, Error(matrix_error(ctx, op, value, ((a, err_a), (b, err_b))))
+
+
+def matrix_error(
+    ctx: RunningErrorMode, op: Bilinear, value: Tensor, operands: tuple[tuple[Tensor, Error], tuple[Tensor, Error]]
+) -> Tensor:
+    """Bound a matrix product; by its norms where Strassen's algorithm may have mixed all rows and columns."""
+    (a, _), (b, _) = operands
+    mixed = ctx.contract.products == "strassen" and a.dim() > 1 and b.dim() > 1
+
+    def spread(first: Tensor, second: Tensor) -> Tensor:
+        # K·max|A|·max|B| in every element: no bound of a fast algorithm is smaller where its operands are.
+        peaks = first.amax((-2, -1), keepdim=True) * second.amax((-2, -1), keepdim=True)
+        return (peaks * a.shape[-1]).expand(value.shape).contiguous()
+
+    apply = spread if mixed and a.numel() and b.numel() else op
+    return product_error(ctx, apply, value, operands, a.shape[-1], proven=apply is spread)
 
 
 def multiply_add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
@@ -85,7 +106,7 @@ def multiply_add(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair
     (beta, err_beta), (alpha, err_alpha) = map(ctx.split, read_factors(args[3:], kwargs))
     value = op(bias, a, b, beta=beta, alpha=alpha)
     product = torch.matmul(a, b)
-    error = product_error(ctx, torch.matmul, product, ((a, err_a), (b, err_b)), a.shape[-1])
+    error = matrix_error(ctx, torch.matmul, product, ((a, err_a), (b, err_b)))
     if alpha != 1:
         # |alpha|, and one rounding more of the product's result, besides alpha's own.
         error.mul_(abs(alpha)).add_(product.abs_().mul_(abs(alpha) * (1 + err_alpha.ulps)))

@@ -12,6 +12,7 @@ from torch import Tensor
 from gonogo.measure.running_error.companion import EXACT, Error, join, spread_out, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
 from gonogo.measure.running_error.origins import Top, Total
+from gonogo.measure.running_error.rules.positions import doubt_ranks
 from gonogo.measure.running_error.summation import (
     are_whole,
     bound_growth,
@@ -164,6 +165,8 @@ def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
         error = Error(extra, err.ulps)
     if op_name(op) in ("amax", "max"):
         error = replace(error, origin=Top(x, find_dims(x, args[1:], kwargs)))
+    if isinstance(made, tuple):
+        doubt_ranks(ctx, x, err, read_dim(op, args, kwargs), made[1])
     return made, (error, EXACT) if isinstance(made, tuple) else error
 
 
@@ -186,6 +189,7 @@ def pick_ranked(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple
         merged = merge_near(ctx, flat, Error(spread_out(err.extra, x.shape).flatten(), err.ulps), 0)
         return made, Error(torch.where(flat == made, merged, 0.0).amax(), err.ulps)
     values, indices = made
+    doubt_ranks(ctx, x, err, read_dim(op, args, kwargs), indices)
     if err.extra is None or not x.dim():
         return made, (Error(err.extra, err.ulps), EXACT)
     dim = read_dim(op, args, kwargs)

@@ -1,4 +1,7 @@
-"""Elementary functions of one argument → value and error |f′(x)|·E(x) + κ|out|, from exact derivatives."""
+"""Elementary functions of one argument → value and error |f′(x)|·E(x) + κ|out|, from exact derivatives.
+
+Where first order is not enough the bounds of `reach` take its place.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from torch import Tensor
 from gonogo.measure.running_error.companion import Error, covers, join, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
 from gonogo.measure.running_error.origins import Shift
+from gonogo.measure.running_error.rules.reach import RANGES, SPREADS, is_far
 
 Slope = Callable[[Tensor, Tensor], Tensor]
 
@@ -53,13 +57,14 @@ def smooth_rule(function: str) -> Rule:
         value = op(x)
         carried = total(x, Error(err.extra, err.ulps + accuracy.argument))
         if carried is not None:
-            steep = slope(x, value)
-            most = None
-            if function in ("acos", "asin"):  # vertical at ±1: |acos(x+δ) − acos x| ≤ π·√(|δ|/2)
-                most = torch.sqrt(carried * (math.pi**2 / 2 / ctx.unit))
-            fresh = carried is not err.extra and covers(carried, steep)
-            carried = carried.mul_(steep) if fresh else carried * steep
-            carried = carried if most is None else torch.fmin(carried, most)
+            if is_far(function, x, carried, ctx.unit):
+                carried = SPREADS[function](x, value, carried * ctx.unit) / ctx.unit
+                if function in RANGES:
+                    carried = carried.clamp_(max=RANGES[function] / ctx.unit)
+            else:
+                steep = slope(x, value)
+                fresh = carried is not err.extra and covers(carried, steep)
+                carried = carried.mul_(steep) if fresh else carried * steep
         if accuracy.absolute:
             own = value.new_full((), accuracy.absolute)
             carried = join(carried, own, err.extra)
@@ -73,7 +78,7 @@ def smooth_rule(function: str) -> Rule:
 
 
 def sigmoid(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
-    """σ as kernels make it, 1/(1 + e^−x): the error of −x in e^−x counts (1 − σ)(1 + |x|)·|out| more."""
+    """σ, and an allowance for how kernels make it, 1/(1 + e^−x): (1 − σ)(1 + |x|)·|out| for −x·log2(e) in e^−x."""
     x, _ = ctx.split(args[0])
     value, error = smooth_rule("sigmoid")(ctx, op, args, kwargs)
     inner = (x.abs() + 1).mul_(SLOPES["sigmoid"](x, value))
