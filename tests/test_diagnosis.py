@@ -174,6 +174,7 @@ def make_trial(rows: int, failed: bool, layout: str = "contiguous", dtype: str =
             (8, "contiguous", "float32"),
             "fails only on inputs that are not contiguous",
         ),
+        ((8, "contiguous", "float32"), (8, "strided", "float32"), "fails only on contiguous inputs"),
         ((8, "contiguous", "float16"), (8, "contiguous", "float32"), "fails only in float16"),
     ],
 )

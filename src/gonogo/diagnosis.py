@@ -16,7 +16,7 @@ from gonogo.errors import ReferenceFailed
 from gonogo.explain import ENOUGH, Pattern, Trial, list_patterns
 from gonogo.ops import Op
 from gonogo.own_op import CANDIDATE
-from gonogo.referee import Referee, Runner
+from gonogo.referee import FRESH_SEEDS, Referee, Runner, draw_again
 from gonogo.schema import Contract
 from gonogo.shrinking import allowed_sizes, resize, shrink
 from gonogo.verdicts import CaseVerdict, Row, Verification, list_worst
@@ -67,19 +67,25 @@ def _find_pattern(
     referee: Referee, trials: Sequence[Trial], worst: CaseVerdict, smallest: CaseVerdict
 ) -> str | None:
     """The first pattern that is not refuted by a case that should escape it and fails all the same."""
-    runner = referee.runner
-    shrunk = _make_trial(smallest, runner.op, [])
-    for pattern in list_patterns(trials, runner.op.main, shrunk, summed=_list_summed(runner.op)):
-        case = _escape(runner.op, parse_case(worst.case, runner.op), pattern)
-        if case is None or worst.verdict.reason == "timed-out":
-            return pattern.told
-        try:
-            escaped = referee.run_case(case, "escape")
-        except ReferenceFailed:  # the op has no such sizes
-            return pattern.told
-        if escaped is None or escaped.verdict.decision != "no-go":
+    op = referee.runner.op
+    shrunk = _make_trial(smallest, op, [])
+    for pattern in list_patterns(trials, op.main, shrunk, summed=_list_summed(op)):
+        case = _escape(op, parse_case(worst.case, op), pattern)
+        if case is None or worst.verdict.reason == "timed-out" or not _fails(referee, case):
             return pattern.told
     return None
+
+
+def _fails(referee: Referee, case: Case) -> bool:
+    """Whether a case is no-go, on its own seed or a fresh one: a change of a case changes its values, too."""
+    for fresh in (case, *(draw_again(case, attempt) for attempt in range(FRESH_SEEDS))):
+        try:
+            judged = referee.run_case(fresh, "escape")
+        except ReferenceFailed:  # the op has no such sizes
+            return False
+        if judged is not None and judged.verdict.decision == "no-go":
+            return True
+    return False
 
 
 def _list_summed(op: Op) -> tuple[str, ...]:

@@ -86,8 +86,7 @@ def list_patterns(
     for axis in summed:
         if _grows(failed, axis):
             yield Pattern(f"the error grows with {axis}")
-    # Last, for a small error of any kind shows in the widest format alone.
-    for words, holds, escape in _guess_dtype(failed[0], passed):
+    for words, holds, escape in _guess_least(failed[0], passed):
         if _separates(holds, failed, passed) and all(map(holds, every)):
             yield Pattern(f"fails only {words}", escape)
 
@@ -96,7 +95,7 @@ def _guess_layouts(failure: Trial, passed: Sequence[Trial]) -> Iterator[Guess]:
     """One layout, where others that are not contiguous either pass; else all that are not contiguous."""
     layout = failure.layout
     others = [trial.layout for trial in passed if trial.layout not in (layout, "contiguous")]
-    if others:
+    if others and layout != "contiguous":
         yield f"on {layout} inputs", lambda t: t.layout == layout, Escape("layout", others[0])
     yield (
         "on inputs that are not contiguous", lambda t: t.layout != "contiguous", Escape("layout", "contiguous")
@@ -134,10 +133,14 @@ def _guess_values(failure: Trial) -> Iterator[Guess]:
     )  # fmt: skip
 
 
-def _guess_dtype(failure: Trial, passed: Sequence[Trial]) -> Iterator[Guess]:
-    others = [trial.dtype for trial in passed if trial.dtype != failure.dtype]
-    if others:
-        yield f"in {failure.dtype}", lambda t: t.dtype == failure.dtype, Escape("dtype", others[0])
+def _guess_least(failure: Trial, passed: Sequence[Trial]) -> Iterator[Guess]:
+    """What half of all cases have, or shows errors of every kind best."""
+    layouts = [trial.layout for trial in passed if trial.layout != "contiguous"]
+    if layouts:
+        yield "on contiguous inputs", lambda t: t.layout == "contiguous", Escape("layout", layouts[0])
+    dtypes = [trial.dtype for trial in passed if trial.dtype != failure.dtype]
+    if dtypes:
+        yield f"in {failure.dtype}", lambda t: t.dtype == failure.dtype, Escape("dtype", dtypes[0])
 
 
 def _separates(holds: Callable[[Trial], bool], failed: Sequence[Trial], passed: Sequence[Trial]) -> bool:
