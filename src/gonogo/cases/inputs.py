@@ -98,9 +98,12 @@ def lay_out(
     if layout == "expanded" and any(size > 1 for size in shape):
         # The first axis of several entries, so that a sum over the last one has terms of all kinds.
         axis = next(axis for axis, size in enumerate(shape) if size > 1)
-        stored = np.ascontiguousarray(array.take([0], axis))
-        strides = [stride // bits.itemsize for stride in stored.strides]
-        return stored.reshape(-1), (*strides[:axis], 0, *strides[axis + 1 :]), 0
+        kept = np.ascontiguousarray(array.take([0], axis))
+        strides = [stride // bits.itemsize for stride in kept.strides]
+        # As much memory as a copy would have: what takes it for one must read wrong numbers, not fault.
+        stored = np.resize(np.roll(kept, 1), bits.size)
+        stored[: kept.size] = kept.reshape(-1)
+        return stored, (*strides[:axis], 0, *strides[axis + 1 :]), 0
     if layout == "offset":
         return np.concatenate([bits[:1], bits]), tuple(strides), 1
     return bits, tuple(strides), 0

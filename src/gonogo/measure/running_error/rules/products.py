@@ -16,6 +16,8 @@ from gonogo.measure.running_error.summation import are_whole, bound_orders, boun
 Pair = tuple[Tensor, Error]
 Bilinear = Callable[[Tensor, Tensor], Tensor]
 
+TRANSFORMED = 65504.0
+"""Largest value of a transform that fast convolutions keep: for half inputs cuDNN holds them in float16."""
 TF32_ROUNDOFF = 2.0**-11
 """Unit roundoff of tf32: 11 significant bits."""
 FP8_STEP, FP8_TERMS, FP8_PROMOTED = 2.0**-13, 32, 128
@@ -148,6 +150,8 @@ def convolve(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     sums = value if bias is None else op(x, weight, None, *settings)
     operands = ((x, err_x), (weight, err_w))
     error = product_error(ctx, apply, sums, operands, length, proven=ctx.contract.fast_math)
+    if ctx.contract.fast_math:
+        error = error.masked_fill(apply(x.abs(), weight.abs()) >= TRANSFORMED, torch.inf)
     if bias is None:
         return value, Error(error)
     own = total(bias, err)
