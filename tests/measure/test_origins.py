@@ -109,7 +109,7 @@ def test_the_error_of_a_share_is_what_its_terms_can_do_together(name, guarded):
     assert bool((reached <= U32 * scale * (1 + 1e-2)).all())
     assert bool((alone <= U32 * scale * (1 + 1e-2)).all())
     if name != "signed":
-        # No more than that either: the quotient of independent values would be charged 10^4 times as much here.
+        # No more than that either.
         told = (value > 1e-9) & (value < 0.999)
         assert bool((U32 * (scale - own) <= alone * 1.1)[told].all()), (
             (U32 * (scale - own) / alone)[told],
@@ -179,7 +179,7 @@ def attend_in_torch(q, k, v):
 
 @pytest.mark.parametrize("size", [0.3, 3.0, 5.0, 20.0])
 def test_attention_with_large_scores_has_a_small_scale(size):
-    """Scores reach ±100 and more; as a quotient of independent values S would be 10^4 times the value."""
+    """Scores reach ±100 and more; as a quotient of independent values S would be thousands of times the value."""
     torch.manual_seed(3)
     q, k, v = size * torch.randn(128, 32), size * torch.randn(128, 32), torch.randn(128, 32)
     for reference in (get_op("causal_attention").load_reference(), attend, attend_in_torch):
