@@ -47,11 +47,11 @@ GOLDEN = {
     "adversarial": "80189fce60ee344d",
     "zeros": "cbeda826823b710f",
     "ties": "65ddca8eb9f82dce",
-    "tiny": "8686d68082b9d2bb",
+    "tiny": "a2ad6f50e011e920",
     "huge": "a9714a1c3579d572",
     "exponent": "9f742a705148b157",
-    "mixed": "aa7f956bab6d4c99",
-    "rows": "ec671be5f11ebc21",
+    "mixed": "ddae5e5eedfa0d1f",
+    "rows": "54f41780bf9eaf80",
     "whole": "9cc8539ead665c63",
     "masked": "8c9b34e08b67d87a",
     "nan": "3f2c0be839ffae29",
@@ -76,7 +76,7 @@ def test_golden_bits(distribution: str) -> None:
 
 def test_golden_integers() -> None:
     """Inputs that are no values: indices, int8 weights, scales; with their ends where the word is a later one."""
-    for distribution, golden in (("normal", "ae0e012442f3b0cd"), ("mixed", "dbb642555ef27196")):
+    for distribution, golden in (("normal", "ae0e012442f3b0cd"), ("mixed", "fe5b89782f344c16")):
         digest = blake2b(digest_size=8)
         for op, sizes in (("cross_entropy", (5, 33)), ("dequant_matmul", (3, 17, 5))):
             for tensor in make_inputs(Case(op, "float16", sizes, "contiguous", distribution, 7)):
@@ -166,7 +166,8 @@ def test_distributions_keep_their_promise(dtype: str) -> None:
     assert np.signbit(drawn["zeros"][drawn["zeros"] == 0]).any()
     assert 0 < (rows["zeros"] == 0).all(1).sum() < len(rows["zeros"])
     assert ((rows["ties"] == rows["ties"].max(1, keepdims=True)).sum(1) > 1).mean() > 0.9
-    assert 5e-7 < np.abs(drawn["tiny"]).min() < 1e-5 < 0.05 < np.abs(drawn["tiny"]).max() < 0.3
+    least = 6e-5 if dtype == "float16" else 5e-7
+    assert least < np.abs(drawn["tiny"]).min() < 2 * least < 0.05 < np.abs(drawn["tiny"]).max() < 0.3
     assert (
         100 < np.abs(drawn["huge"]).min() < 300 < (1e4 if dtype == "float16" else 1e7) < np.abs(drawn["huge"]).max()
     )

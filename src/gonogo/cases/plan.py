@@ -14,7 +14,7 @@ from itertools import combinations
 
 from gonogo.cases._case import EVERYWHERE, Case
 from gonogo.cases.shapes import STRATEGIES, Axes, Picker, SizeLimit, classify
-from gonogo.cases.values import EXACT, LONGEST_REPETITIVE, ON_PROMISE, REPETITIVE
+from gonogo.cases.values import EXACT, LONGEST_REPETITIVE, ON_PROMISE
 from gonogo.ops import Op
 
 CASES_PER_SEED = 10**6
@@ -144,7 +144,7 @@ class Design:
         """One of those that were drawn least, and that a sum of this length can be judged on."""
         length = math.prod(sizes[axis] for axis in self.op.reduced)
         usable = [
-            name for name in self.distributions if length <= LONGEST_REPETITIVE or name not in REPETITIVE
+            name for name in self.distributions if length <= LONGEST_REPETITIVE or name not in self.op.repeats
         ] or list(self.distributions)  # fmt: skip
         counts = [self.seen[("values", name)] for name in usable]
         rare = [name for name, count in zip(usable, counts, strict=True) if count == min(counts)]

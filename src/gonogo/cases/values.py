@@ -106,6 +106,11 @@ def _adversarial(stream: Stream, shape: Shape, fmt: Format) -> Floats:
     return np.choose(bucket, [np.zeros(count), fmt.smallest_normal * u, fmt.largest * u, 1000 * u, special])
 
 
+def _low(fmt: Format) -> int:
+    """Exponent of the smallest sizes: tensor cores lose digits of float16's subnormals, and are right to."""
+    return -20 if fmt.largest > 1e30 else -14
+
+
 def _scales(stream: Stream, count: int, low: int, high: int) -> Floats:
     """Of either sign, the size between 2^low and 2^high, every power of two as likely as any other."""
     exponents = low + np.floor((high - low) * stream.uniform(count)).astype(np.int64)
@@ -128,8 +133,8 @@ def _ties(stream: Stream, shape: Shape, fmt: Format) -> Floats:
 
 
 def _tiny(stream: Stream, shape: Shape, fmt: Format) -> Floats:
-    """Between 10⁻⁶ and 10⁻¹: where eps, subnormals of float16 and lost digits near 0 matter."""
-    return _scales(stream, math.prod(shape), -20, -3)
+    """Between 10⁻⁶ and 10⁻¹, in float16 from 6·10⁻⁵ on: where eps and lost digits near 0 matter."""
+    return _scales(stream, math.prod(shape), _low(fmt), -3)
 
 
 def _huge(stream: Stream, shape: Shape, fmt: Format) -> Floats:
@@ -150,8 +155,9 @@ def _mixed(stream: Stream, shape: Shape, fmt: Format) -> Floats:
     """0, −0, tiny, ordinary, past the overflow of exp and large side by side: no shortcut by size takes all."""
     count = math.prod(shape)
     kinds = [
-        np.where(stream.words(count) % 2 == 0, 0.0, -0.0), _scales(stream, count, -20, -3), stream.normal(count),
-        10 * (2 * stream.uniform(count) - 1), _scales(stream, count, 5, 7), _scales(stream, count, 7, 13),
+        np.where(stream.words(count) % 2 == 0, 0.0, -0.0), _scales(stream, count, _low(fmt), -3),
+        stream.normal(count), 10 * (2 * stream.uniform(count) - 1), _scales(stream, count, 5, 7),
+        _scales(stream, count, 7, 13),
     ]  # fmt: skip
     return np.choose((len(kinds) * stream.uniform(count)).astype(np.int64), kinds)
 
@@ -163,7 +169,7 @@ def _rows(stream: Stream, shape: Shape, fmt: Format) -> Floats:
     normal = stream.normal(count).reshape(rows, width)
     if len(shape) < 2:
         return normal.reshape(-1)
-    tiny, large = (_scales(stream, count, *ends).reshape(rows, width) for ends in ((-20, -8), (7, 12)))
+    tiny, large = (_scales(stream, count, *ends).reshape(rows, width) for ends in ((_low(fmt), -8), (7, 12)))
     spike = np.where(
         np.arange(width) == (width * stream.uniform(rows)).astype(np.int64)[:, None], 64.0, 0.1 * normal
     )
@@ -258,12 +264,12 @@ ON_PROMISE = ("masked", "nan")
 NON_FINITE = ("nan_injected", "adversarial", *ON_PROMISE)
 USUAL = (*FINITE, EXACT, *ON_PROMISE)
 """What a kernel is verified on, each where the op takes it."""
-REPETITIVE = ("ties", "rows")
-"""Few distinct terms in a row: additions of a long chain are off by the same amount; errors do not average out.
-
-Not drawn where an op adds up more than `LONGEST_REPETITIVE` terms: a correct chain would read as one that is wrong.
-"""
 LONGEST_REPETITIVE = 512
+"""Terms of a sum up to which they may repeat.
+
+Additions of a long chain of few distinct terms are off by the same amount each, and these errors do not average
+out: a correct chain would read as one that is wrong.
+"""
 
 
 def draw_values(distribution: str, stream: Stream, shape: Shape, fmt: Format) -> npt.NDArray[Any]:
@@ -293,7 +299,7 @@ def draw_scale(distribution: str, stream: Stream, count: int, fmt: Format) -> np
     """Bit patterns of factors between 10⁻⁶ and 2 in size, of either sign, and one in 16 that is 0."""
     if distribution in FIRST:
         return round_to_bits((0.001 + 0.019 * stream.uniform(count)).astype(np.float32), fmt)
-    scales = np.where(stream.uniform(count) < 1 / 16, 0.0, _scales(stream, count, -20, 1))
+    scales = np.where(stream.uniform(count) < 1 / 16, 0.0, _scales(stream, count, _low(fmt), 1))
     return round_to_bits(scales.astype(np.float32), fmt)
 
 

@@ -95,6 +95,8 @@ class Op:
     """Distributions with infinities or NaN whose output the reference defines: `masked`, `nan`."""
     reduced: tuple[str, ...] = ()
     """Axes summed over: the length of its sums is the product of their sizes."""
+    repeats: tuple[str, ...] = ("ties", "rows")
+    """Distributions of which its sums have few distinct terms: they are for sums of some hundred terms."""
     work: str = ""
     """Axes that its work is the product of: one that counts twice is named twice. Empty for all axes, once each."""
     sums_of_products: bool = False

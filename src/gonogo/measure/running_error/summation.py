@@ -19,6 +19,9 @@ WORST = 3.0
 """Roundings in the worst of many sums: 0.42 times the 4.4 deviations expected among 10^5, and half as much again
 for orders that are not random. Chains of 4 to 65,536 terms then read at most 1.1 (test_summation.py)."""
 
+LONG = 256
+"""Terms from which some may be too small beside the sum of the others to count at all."""
+
 SHORT = 4
 """Up to so many terms the statistical bound may exceed the sum of all partial sums' bounds; both are taken."""
 
@@ -37,6 +40,17 @@ def bound_growth(length: Tensor) -> Tensor:
 def is_mixed(growth: float | Tensor, length: float | Tensor, absolute: Tensor, total: Tensor) -> bool:
     """Whether the statistical bound is anywhere below g·Σ|x|: by its second term never where all signs agree."""
     return bool((total.abs() * (length / 3) ** 0.5 * WORST < growth * absolute).any())
+
+
+def add_swamped(x: Tensor, total: Tensor, unit: float) -> Tensor:
+    """What a chain loses of each term that is lost in its sum, in units of u_c.
+
+    A term below half a unit in the last place of the sum so far changes nothing: where most terms are that small
+    beside a few large ones, their errors all go one way and do not average out.
+    """
+    step = total.abs() * unit
+    sizes = x.abs()
+    return torch.where(sizes < 4 * step, torch.minimum(sizes, step), 0.0).div_(unit)
 
 
 def limit_whole(bound: Tensor, absolute: Tensor, length: float | Tensor, unit: float) -> Tensor:

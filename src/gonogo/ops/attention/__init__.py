@@ -16,6 +16,7 @@ OP = Op(
     main="N",
     only_listed=("D",),
     reduced=("N",),
+    repeats=("ties", "rows", "whole", "tiny", "zeros"),
     kernels=(
         Kernel("attention_torch", "torch"),
         Kernel("attention_triton", "triton", current=CURRENT),

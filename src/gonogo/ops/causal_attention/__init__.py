@@ -12,6 +12,7 @@ OP = Op(
     main="N",
     only_listed=("D",),
     reduced=("N",),
+    repeats=("ties", "rows", "whole", "tiny", "zeros"),
     work="N N D",
     kernels=(
         Kernel("causal_attention_torch", "torch"),

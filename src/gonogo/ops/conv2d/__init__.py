@@ -21,8 +21,9 @@ OP = Op(
     reduced=("C", "R", "T"),
     sums_of_products=True,
     kernels=(
-        # cuDNN takes Winograd or FFT for some shapes, whose error is not that of sums of products.
-        Kernel("conv2d_torch", "torch", contract=Contract(fast_math=True)),
+        # cuDNN takes Winograd or FFT for some shapes, whose error is not that of sums of products, and for half
+        # inputs may add up parts of a sum in their dtype.
+        Kernel("conv2d_torch", "torch", contract=Contract(fast_math=True), in_dtype=True),
         Kernel("conv2d_torch_unfold", "torch"),
         Kernel("conv2d_triton", "triton"),
         Kernel("conv2d_edge_wraps", "triton", "faulty", calibrate_against="conv2d_triton"),

@@ -9,6 +9,7 @@ OP = Op(
     sizes={"N": (1, 7, 128, 200), "V": (2, 10, 128, 1000, 1024, 1025, 4096, 32000, 50257)},
     main="V",
     reduced=("V",),
+    repeats=("ties", "rows", "whole", "tiny", "zeros"),
     takes=("masked", "nan"),
     kernels=(
         Kernel("cross_entropy_torch", "torch"),

@@ -17,6 +17,7 @@ OP = Op(
     main="N",
     only_listed=("D",),
     reduced=("N",),
+    repeats=("ties", "rows", "whole", "tiny", "zeros"),
     kernels=(
         Kernel("flash_attention_torch", "torch"),
         Kernel("flash_attention_triton", "triton", current=CURRENT),

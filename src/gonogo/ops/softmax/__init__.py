@@ -11,6 +11,7 @@ OP = Op(
     sizes={"B": (1, 2, 8), "S": (1, 7, 128), "H": (1, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192)},
     main="H",
     reduced=("H",),
+    repeats=("ties", "rows", "whole", "tiny", "zeros"),
     takes=("masked", "nan"),
     kernels=(
         Kernel("softmax_torch", "torch"),

@@ -14,6 +14,8 @@ from gonogo.measure.running_error.mode import Rule, RunningErrorMode
 from gonogo.measure.running_error.origins import Top, Total
 from gonogo.measure.running_error.rules.positions import doubt_ranks
 from gonogo.measure.running_error.summation import (
+    LONG,
+    add_swamped,
     are_whole,
     bound_growth,
     bound_orders,
@@ -71,7 +73,13 @@ def round_sum(
     if is_mixed(growth, length, absolute, value):
         squares = add_magnitudes(x, 2, value, rest, named).square_()
         bound = torch.minimum(bound, bound_orders(length, squares, value))
-    return limit_whole(bound, absolute, length, ctx.unit) if are_whole(x, err) else bound
+    if are_whole(x, err):
+        return limit_whole(bound, absolute, length, ctx.unit)
+    if length > LONG and bool((2 * value.abs() > absolute).any()):
+        dims = find_dims(x, rest, named)
+        kept = restore_dims(value, x, tuple(dims)) if x.dim() else value
+        bound = bound + add_swamped(x, kept, ctx.unit).sum(tuple(dims)).reshape(bound.shape)
+    return bound
 
 
 def add_magnitudes(x: Tensor, order: int, value: Tensor, rest: Any, named: Any) -> Tensor:
