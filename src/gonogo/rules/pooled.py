@@ -3,7 +3,7 @@
 from gonogo.rules._rule import Rule, check_parameter
 
 
-def rule(*, floor: float = 2.0, margin: float = 3.0) -> Rule:
+def rule(*, floor: float = 2.0, margin: float = 2.0) -> Rule:
     """The larger of `floor` and `margin` × the largest reading.
 
     There is a floor because the largest reading can be exactly 0: controls that compute in float32 and round

@@ -138,7 +138,7 @@ def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
         return value, Error(ctx.keep_lost(first), ulps)
     # 1/(b ± d) is off by d/(|b| − d) of itself, and by anything once 0 is within reach.
     nearest = weight - err_b.extra * ctx.unit
-    second = times(torch.where(nearest > 0, err_b.extra / nearest, torch.inf), value)
+    second = torch.where(nearest > 0, err_b.extra / nearest * magnitude(value), torch.inf)  # also of 0
     if err_a.extra is not None:
         first = torch.where(nearest > 0, err_a.extra / nearest, torch.inf)
     return value, Error(ctx.keep_lost(join(first, second)), ulps)
