@@ -21,7 +21,7 @@ import torch
 
 import gonogo
 from gonogo.calibration import measure_limit
-from gonogo.cases import plan_case
+from gonogo.cases import plan_cases
 from gonogo.choices import find_contract, name_contract
 from gonogo.errors import ControlFailed, InputError, NoGo, ReferenceFailed, UnknownOp, UnknownWord
 from gonogo.evaluate.groups import Rows
@@ -690,9 +690,10 @@ def test_records_are_a_run_like_any_other(tmp_path: Path) -> None:
 
 
 def plan_case_id(dtype: str, number: int) -> str:
-    from gonogo.cases import FINITE, INTERPRETER
+    from gonogo.cases import ON_CPU, USUAL
 
-    return plan_case(get_op("softmax"), dtype, number, 0, distributions=FINITE, limit=INTERPRETER)[0].id
+    planned = plan_cases(get_op("softmax"), dtype, number + 1, 0, distributions=USUAL, limit=ON_CPU)
+    return planned[number][0].id
 
 
 def test_the_same_cases_are_recorded_once(tmp_path: Path) -> None:

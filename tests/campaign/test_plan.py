@@ -31,7 +31,7 @@ def test_names_given_twice_count_once() -> None:
         ({"distributions": ("integers",)}, "op softmax takes none of the distributions integers: integers is for"),
         ({"distributions": ("flat",)}, "unknown distribution 'flat'; known: uniform, normal"),
         ({"distributions": ()}, "no distribution: at least 1 is needed; known: uniform"),
-        ({"strategies": ("odd",)}, "unknown strategy 'odd'; known: default, boundary, regular"),
+        ({"strategies": ("strange",)}, "unknown strategy 'strange'; known: default, boundary, regular"),
         ({"strategies": ()}, "no strategy: at least 1 is needed"),
         ({"device": "tpu"}, "unknown device 'tpu'; known: cpu, cuda"),
         ({"cases": 10**6 + 1}, "1000001 cases: a seed has 1,000,000. Use more seeds"),

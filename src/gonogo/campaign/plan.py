@@ -19,10 +19,11 @@ from gonogo.cases import (
     NON_FINITE,
     ON_GPU,
     STRATEGIES,
+    Design,
     Planned,
     find_usable,
+    open_design,
     pick,
-    plan_cases,
 )
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, Op, add_folder, find_ops, get_op
@@ -48,9 +49,7 @@ class Plan:
     faulty_every: int = 1
     """Faulty kernels run on one case in so many, controls on all: limits need more cases than recall does."""
     ops_folders: tuple[str, ...] = ()
-    _planned: dict[tuple[str, str], list[Planned]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _designs: dict[tuple[str, str], Design] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("ops", "dtypes", "distributions", "strategies", "ops_folders"):
@@ -112,14 +111,14 @@ class Plan:
         return get_op(self.ops[which // len(self.dtypes)]), self.dtypes[which % len(self.dtypes)], turn
 
     def _case(self, number: int) -> Planned:
-        """A case and its strategy; those of an op and dtype are planned together, when the first is asked for."""
+        """A case and its strategy; those of an op and dtype follow from one another."""
         op, dtype, turn = self._place(number)
-        if (op.name, dtype) not in self._planned:
-            self._planned[op.name, dtype] = plan_cases(
-                op, dtype, self.cases, self.seed, distributions=self.distributions, strategies=self.strategies,
+        if (op.name, dtype) not in self._designs:
+            self._designs[op.name, dtype] = open_design(
+                op, dtype, self.seed, distributions=self.distributions, strategies=self.strategies,
                 limit=INTERPRETER if self.device == "cpu" else ON_GPU,
             )  # fmt: skip
-        return self._planned[op.name, dtype][turn]
+        return self._designs[op.name, dtype].get(turn)
 
     def _kernels(self, number: int) -> tuple[str, ...]:
         op, dtype, turn = self._place(number)

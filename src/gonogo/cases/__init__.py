@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.cases._case import DTYPE_CODES, EVERYWHERE, LAYOUTS, Case, parse_case
 from gonogo.cases.inputs import GUARD_BITS, find_guard, make_inputs
-from gonogo.cases.plan import CASES_PER_SEED, Planned, find_usable, list_unrun, plan_cases
+from gonogo.cases.plan import CASES_PER_SEED, Design, Planned, find_usable, list_unrun, open_design, plan_cases
 from gonogo.cases.shapes import INTERPRETER, ON_CPU, ON_GPU, STRATEGIES, SizeLimit, pick
 from gonogo.cases.values import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE, USUAL
 
@@ -24,12 +24,14 @@ __all__ = [
     "STRATEGIES",
     "USUAL",
     "Case",
+    "Design",
     "Planned",
     "SizeLimit",
     "find_guard",
     "find_usable",
     "list_unrun",
     "make_inputs",
+    "open_design",
     "parse_case",
     "pick",
     "plan_cases",

@@ -48,8 +48,15 @@ def plan_cases(
     limit: SizeLimit,
 ) -> list[Planned]:
     """The first cases of a seed, each with the strategy of its leading axis."""
-    design = Design(op, dtype, seed, tuple(find_usable(op, distributions)), tuple(strategies), limit)
-    return [design.add(number) for number in range(count)]
+    design = open_design(op, dtype, seed, distributions=distributions, strategies=strategies, limit=limit)
+    return [design.get(number) for number in range(count)]
+
+
+def open_design(
+    op: Op, dtype: str, seed: int, *, distributions: Sequence[str], strategies: Sequence[str], limit: SizeLimit
+) -> Design:
+    """All cases of a seed, made as they are asked for."""
+    return Design(op, dtype, seed, tuple(find_usable(op, distributions)), tuple(strategies), limit)
 
 
 def list_unrun(op: Op, planned: Sequence[Planned]) -> dict[str, list[int]]:
@@ -70,6 +77,7 @@ class Design:
     strategies: tuple[str, ...]
     limit: SizeLimit
     seen: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    planned: list[Planned] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.axes = Axes(self.op, self.limit)
@@ -87,8 +95,13 @@ class Design:
         # Two in five sizes are listed ones, where the op's own are asked for.
         self.others += ("default",) * (1 + len(self.others) // 4) if "default" in self.others else ()
 
-    def add(self, number: int) -> Planned:
-        """The next case."""
+    def get(self, number: int) -> Planned:
+        """The case of a number; those before it are made, too."""
+        while len(self.planned) <= number:
+            self.planned.append(self._add(len(self.planned)))
+        return self.planned[number]
+
+    def _add(self, number: int) -> Planned:
         name = f"{self.seed}/{self.op.name}/{self.dtype}/{number}"
         drawn = [self._draw(Picker(f"{name}/{attempt}"), number) for attempt in range(DRAWS)]
         touched = [self._list_features(case) for case, _ in drawn]

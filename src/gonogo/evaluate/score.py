@@ -194,5 +194,5 @@ def calibrate_with_universal(rows: Rows, method: Method) -> list[Limit]:
     """The limits of a method, and beside those of the rule `pooled` one for all ops of each contract."""
     limits = calibrate(rows, method)
     if method.rule.name == "pooled" and method.gauge in DTYPE_FREE:
-        limits += calibrate(rows, replace(method, rule=rule("universal", **method.rule.parameters)))
+        limits += calibrate(rows, replace(method, rule=rule("universal")))
     return limits
