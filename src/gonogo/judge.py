@@ -16,10 +16,10 @@ import numpy.typing as npt
 from gonogo.plain import to_plain
 
 GO, SUSPECT, NO_GO = 0, 1, 2
-SUSPECT_UP_TO = 1.25
+SUSPECT_UP_TO = 1.1
 """Times its limit that a reading may be and still be suspect.
 
-A limit is twice what correct kernels read, or 2 where they read less: what reads a quarter more than that is no
+A limit is twice what correct kernels read, or 2 where they read less: what reads a tenth more than that is no
 correct kernel that adds in an order of its own. Of 52,938 control cases on an NVIDIA H200, held out by run, none is
 above its limit at all.
 """
