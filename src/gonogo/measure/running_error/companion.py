@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from gonogo.errors import BadReference, NoErrorRule
 from gonogo.measure.running_error.origins import Origin
@@ -140,7 +141,8 @@ def allow_error(value: Tracked, absolute: Any) -> Tracked:
     """The same value with an error larger by `absolute`, a number or a tensor."""
     added = absolute.value if isinstance(absolute, Tracked) else absolute
     added = torch.as_tensor(added, dtype=torch.float64, device=value.value.device)
-    extra = added if value.error.extra is None else value.error.extra + added
+    with _disable_current_modes():  # else the sum of two errors would be tracked as a value of the reference
+        extra = added if value.error.extra is None else value.error.extra + added
     return Tracked(value.value, Error(extra, value.error.ulps), aliased=True)
 
 
