@@ -70,18 +70,20 @@ def test_a_wrong_control_loosens_no_other_op(tmp_path: Path) -> None:
     )
 )
 def test_it_is_the_largest_limit_of_an_op(readings: dict[str, list[float]]) -> None:
-    """Among those that are not vacuous, and only where there are two."""
+    """By the margin of its own, among those that are not vacuous, and only where there are two."""
     with TemporaryDirectory() as folder:
         rows = read_rows(Path(folder), [
             make_control(op, bound, contract="float16") for op, bounds in readings.items() for bound in bounds
         ])  # fmt: skip
-    own = [limit for limit in calibrate(rows, POOLED) if not limit.is_vacuous]
+    # A limit of more than a tenth over the unit roundoff lets anything pass.
+    usable = {op: bounds for op, bounds in readings.items() if max(2.0, 3.0 * max(bounds)) * 2.0**-11 <= 0.1}
     universal = calibrate(rows, UNIVERSAL)
-    if len(own) < 2:
+    if len(usable) < 2:
         assert universal == []
     else:
-        assert [limit.value for limit in universal] == [max(limit.value for limit in own)]
-        assert universal[0].cases == sum(limit.cases for limit in own)
+        largest = max(max(bounds) for bounds in usable.values())
+        assert [limit.value for limit in universal] == [max(2.0, 3.0 * largest)]
+        assert universal[0].cases == sum(len(bounds) for bounds in usable.values())
         assert not universal[0].is_vacuous
 
 

@@ -101,13 +101,17 @@ def test_controls_stay_within_their_scale(rows: list[dict]) -> None:
     controls = [row for row in rows if row["role"] == "control"]
     assert len(controls) >= 2 * 2 * len(op_names_of_corpus())
     bad = [(r["kernel"], r["case"], r["outcome"], r["detail"], r["bound"]) for r in controls
-           if r["outcome"] != "ok" or not r["bound"] <= CALIBRATED]  # fmt: skip
+           if r["outcome"] != "refused" and (r["outcome"] != "ok" or not r["bound"] <= CALIBRATED)]  # fmt: skip
     assert not bad
+    refused = [row for row in controls if row["outcome"] == "refused"]
+    assert len(refused) <= 2, "a fast convolution past float16's range"
+    assert {row["kernel"] for row in refused} <= {"conv2d_torch"}
 
 
 def test_every_kernel_runs(rows: list[dict]) -> None:
     allowed = {"ok", "unwritten", "not-repeatable", "non-finite"}  # some bugs are just that
-    assert {row["outcome"] for row in rows} <= allowed, [r for r in rows if r["outcome"] not in allowed][:1]
+    run = [row for row in rows if row["kernel"] != "conv2d_torch" or row["outcome"] != "refused"]
+    assert {row["outcome"] for row in run} <= allowed, [r for r in run if r["outcome"] not in allowed][:1]
 
 
 def test_refusals(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ GPU_RUNS = sorted(RECORDS.glob("h200-*"))
 CPU_RUNS = sorted(RECORDS.glob("cpu-*"))
 COLUMNS = [
     "case", "op", "dtype", "distribution", "kernel", "role", "contract", "outcome", "bound", "bits_equal", "signal",
-    "shape", "count", "detail",
+    "shape", "count", "detail", "reduced_length",
 ]  # fmt: skip
-# cuDNN may take Winograd or FFT.
-BEYOND_THEIR_SCALE = {"conv2d_torch"}
+# A variance that may vanish in bfloat16: the scale took what is 0 there for exact, and is infinite now.
+BEYOND_THEIR_SCALE = {("groupnorm_torch", "bfloat16")}
 CORPUS = tuple(name for name in op_names() if (Path(gonogo.__file__).parent / "ops" / name).is_dir())
 
 
@@ -39,7 +39,7 @@ def count_by(table: pa.Table, *columns: str) -> dict[tuple, int]:
 
 
 def test_runs_are_distinct_and_say_where_they_are_from() -> None:
-    assert len(GPU_RUNS) >= 4
+    assert len(GPU_RUNS) >= 3
     assert len(CPU_RUNS) >= 2
     said = [read_description(folder) for folder in (*GPU_RUNS, *CPU_RUNS)]
     assert len({run["plan"]["seed"] for run in said}) == len(said)
@@ -56,26 +56,44 @@ def test_records_are_compact() -> None:
 
 def test_every_kernel_met_every_dtype_and_finite_distribution(gpu: pa.Table) -> None:
     seen = count_by(gpu, "kernel", "dtype", "distribution")
-    kernels = [kernel.name for op in find_ops(CORPUS) for kernel in op.kernels]
+    kernels = [kernel for op in find_ops(CORPUS) for kernel in op.kernels]
+    # Controls run on every case, the others on one in four.
     missing = [
-        (kernel, dtype, distribution)
+        (kernel.name, dtype, distribution)
         for kernel in kernels for dtype in DTYPES for distribution in FINITE
-        if (kernel, dtype, distribution) not in seen
+        if (kernel.name, dtype, distribution) not in seen and kernel.role == "control"
     ]  # fmt: skip
     assert not missing
+    for kernel in kernels:
+        for dtype in DTYPES:
+            met = {distribution for distribution in FINITE if (kernel.name, dtype, distribution) in seen}
+            assert len(met) >= len(FINITE) - 3, (kernel.name, dtype, met)
 
 
 def test_enough_control_cases_per_op(gpu: pa.Table) -> None:
     finite = gpu.filter(pc.field("distribution").isin([*FINITE, EXACT]) & (pc.field("role") == "control"))
     counts = count_by(finite, "op")
     assert set(counts) == {(name,) for name in CORPUS}
-    assert min(counts.values()) >= 3000
+    assert min(counts.values()) >= 1500
 
 
 def test_controls_stay_within_their_scale(gpu: pa.Table) -> None:
     finite = gpu.filter(pc.field("distribution").isin(FINITE) & (pc.field("role") == "control"))
-    high = finite.filter(pc.field("bound") > 16.0)
-    assert set(high["kernel"].to_pylist()) <= BEYOND_THEIR_SCALE
+    high = finite.filter(pc.field("bound") > 2.0)
+    assert set(zip(high["kernel"].to_pylist(), high["contract"].to_pylist(), strict=True)) == BEYOND_THEIR_SCALE
+
+
+def test_readings_do_not_grow_with_the_length_of_sums(gpu: pa.Table) -> None:
+    controls = gpu.filter((pc.field("role") == "control") & (pc.field("contract") == "float32"))
+    sums = controls.filter(pc.field("distribution").isin(FINITE) & (pc.field("reduced_length") > 1))
+    largest = [
+        pc.max(
+            sums.filter((pc.field("reduced_length") >= low) & (pc.field("reduced_length") < high))["bound"]
+        ).as_py()
+        for low, high in ((2, 64), (64, 1_100), (1_100, 10_000), (10_000, 10**6))
+    ]
+    assert all(reading <= 2.0 for reading in largest)
+    assert largest[-1] <= largest[0]
 
 
 def test_integers_leave_no_error_at_all(gpu: pa.Table) -> None:
@@ -85,7 +103,7 @@ def test_integers_leave_no_error_at_all(gpu: pa.Table) -> None:
         & (pc.field("role") == "control")
         & pc.field("contract").isin(["float32", "float32+sequential"])
     )
-    assert exact.num_rows > 1000
+    assert exact.num_rows > 600
     assert set(exact["outcome"].to_pylist()) == {"ok"}
     assert pc.max(exact["bound"]).as_py() == 0.0
 
@@ -110,7 +128,7 @@ def test_ids_replay(name: str, gpu: pa.Table) -> None:
         bench = prepare(Job(0, case, "replay", (row["kernel"],), "cpu"))
         again = run_kernel(bench, bench.op.kernel(row["kernel"]))
         assert (again["outcome"], again["shape"], again["count"]) == ("ok", row["shape"], row["count"])
-        assert again["bound"] <= 16.0
+        assert again["bound"] <= 2.0
 
 
 @pytest.mark.parametrize("folder", CPU_RUNS, ids=lambda folder: folder.name)

@@ -179,7 +179,7 @@ def test_max_margin_and_pooled_oracle(readings: list[float], factor: float) -> N
 def test_pooled_has_a_floor() -> None:
     assert rule("pooled").limit(np.zeros(50)) == 2.0
     assert rule("pooled").limit(np.array([0.5])) == 2.0
-    assert rule("pooled").limit(np.array([0.5, 1.0])) == 3.0
+    assert rule("pooled").limit(np.array([0.5, 1.5])) == 3.0
 
 
 @pytest.mark.parametrize("readings", [[], [0.0], [1e30, 2.0]])
