@@ -68,7 +68,10 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
         (["run", "relu", "--dtypes", "int8"], "unknown dtype 'int8'; known: float16, bfloat16, float32"),
         (["run", "relu", "--device", "npx"], "unknown device 'npx'; known: auto, cpu, cuda"),
         (["run", "relu", "--distributions", "flat"], "unknown distribution 'flat'; known: uniform, "),
-        (["run", "relu", "--strategies", "odd"], "unknown strategy 'odd'; known: default, boundary, regular"),
+        (
+            ["run", "relu", "--strategies", "even"],
+            "unknown strategy 'even'; known: default, boundary, regular, odd",
+        ),
         (["run", "relu", "--cases", "0"], "0 cases: at least 1 is needed"),
         (["run", "relu", "--dtypes", ""], "no dtype: at least 1 is needed; known: float16, bfloat16, float32"),
         (["run", "softmax", "--distributions", "integers"], "op softmax takes none of the distributions integers"),
