@@ -1446,3 +1446,14 @@ def test_a_gpu_takes_every_composite(name):
 def test_importing_the_package_does_not_import_torch():
     code = "import sys; from gonogo.measure.running_error import error_scale; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_subnormal_of_float16_keeps_its_charge_in_float64():
+    """A product of int8 codes and scales among float16's subnormals, then a matrix product of it."""
+    codes, scales = torch.tensor([[3, -5]], dtype=torch.int8), torch.tensor([1e-6, 2e-6])
+    x = torch.ones(4, 1, dtype=torch.float64)
+    _, scale = error_scale(
+        lambda x, w, s: x @ (w.to(x.dtype) * s), [x, codes, scales], contract=Contract(accumulate="float16")
+    )
+    assert scale.dtype == torch.float64
+    assert bool((scale * 2.0**-11 >= 2.0**-25).all()), "half a step of a subnormal"

@@ -177,7 +177,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not bool(small.any()):
             return error
         error = error if isinstance(error, Error) else Error(error)
-        step = torch.where(small, self.smallest, 0.0)
+        step = torch.zeros_like(value).masked_fill_(small, self.smallest)
         return replace(error, extra=step if error.extra is None else step + error.extra)
 
     def wrap(self, value: Any, error: Any, *, aliased: bool) -> Any:
