@@ -143,6 +143,7 @@ def main() -> None:
             found.append(finding)
             print(f"{finding.kernel}: {finding.decision} {finding.why}".rstrip(), file=sys.stderr, flush=True)
     options = f"--device {device} --cases {chosen.cases} --seed {chosen.seed}"
+    options += "" if tuple(chosen.modules) == MODULES else f" --modules {' '.join(chosen.modules)}"
     lines = [
         "# The second corpus: kernels from outside, faulty and correct",
         "",
