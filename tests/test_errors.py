@@ -211,7 +211,10 @@ def test_tolerances(value: float) -> None:
 
 
 def test_contract_refuses_unknown_values() -> None:
-    for field, allowed in (("products", "ieee, tf32"), ("summation", "blocked, sequential, probabilistic")):
+    for field, allowed in (
+        ("products", "ieee, tf32, strassen, fp8"),
+        ("summation", "blocked, sequential, probabilistic"),
+    ):
         with pytest.raises(errors.InputError) as caught:
             gonogo.Contract(**{field: "abacus"})
         assert str(caught.value) == f"contract {field} is 'abacus'; it is one of {allowed}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 import gonogo  # noqa: E402
+from gonogo.measure.running_error import allow  # noqa: E402
 
 F = torch.nn.functional
 
@@ -50,7 +53,25 @@ def test_where_no_bound_is_finite_nothing_is_judged_and_that_is_said():
     """A power between 0 and 1 of a computed 0, not known before: the slope is infinite."""
     op = make_op("power_of_nothing", lambda x: torch.pow((3 * x - 3 * x).abs(), 0.5 + 0 * x), cols=(3,))
     with pytest.raises(gonogo.errors.NothingJudged, match="no finite bound is known of what rounding does there"):
-        gonogo.verify(lambda x: x * 0 + 5, op, cases=4)
+        gonogo.verify(lambda x: x * 0 + 5, op, cases=4, distributions="normal")
+    # Where x is 0, so is what is made of it, exactly: that is judged, and of the rest it is said.
+    found = gonogo.verify(lambda x: x * 0 + 5, op, cases=4, strict=False)
+    assert found.decision == "no-go"
+    assert len(found.failed) == len(found.verdicts) == 12 - len(found.unjudged) < 12
+    for said in ("cases are not judged: no element can be judged", "cases some elements are not judged"):
+        assert re.search(rf"\d of 12 {said}: no finite bound is known of what rounding does there", repr(found))
+
+
+def test_what_a_form_loses_is_added_to_errors_before_it():
+    """Also where they are no multiple of the value, as after a difference."""
+    given = [torch.tensor([3.0, 6.0])]
+    expected, plain = gonogo.error_scale(lambda x: x + x / 3 - 2 * x, given)
+    for absolute in (5.0, torch.tensor([5.0, 5.0])):
+        again, scale = gonogo.error_scale(lambda x, a=absolute: allow(x + x / 3 - 2 * x, absolute=a), given)
+        assert torch.equal(again, expected)
+        assert torch.allclose(scale, plain + 5, rtol=1e-12)
+    _, scale = gonogo.error_scale(lambda x: allow(x + x / 3 - 2 * x, absolute=x), given)
+    assert torch.allclose(scale, plain + given[0], rtol=1e-12)
 
 
 def test_a_long_chain_is_within_the_deterministic_bound_of_an_op_that_names_no_sum():
