@@ -20,10 +20,14 @@ CANDIDATE = "candidate"
 BACKWARD = f"{CANDIDATE}_backward"
 WEAKER = {
     f"{CANDIDATE}_{word}": CONTRACTS[word]
-    for word in ("backward", "atomics", "float32", "fast-math", "tf32", "float16", "bfloat16")
+    for word in ("atomics", "float32", "fast-math", "backward", "tf32", "float16", "bfloat16")
     if word in CONTRACTS
 }
-"""The candidate under contracts that it did not declare, by the name of the kernel; the stricter first."""
+"""The candidate under contracts that it did not declare, by the name of the kernel; the first that fits is told.
+
+The stricter first; but a fast exponential is as a rounding of its input, too: the word for its cause is before
+`backward`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
