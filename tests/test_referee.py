@@ -71,10 +71,9 @@ def test_a_reading_that_does_not_repeat_passes_and_is_told(kernels: Path) -> Non
     found = gonogo.verify(load(kernels, "once"), "sum", only=CASE, device="cpu")
     (case,) = found.suspect
     assert (found.decision, len(case.verdict.again)) == ("suspect", FRESH_SEEDS)
-    message = (
-        f"  suspect     {CASE}: suspect: reads 2.1 bound, above the limit 2 (pooled, 1,598 cases of correct kernels "
-    )
-    assert message + "on NVIDIA H200); not again on 3 fresh seeds" in repr(found)
+    limit = "above the limit 2 (pooled, 1,598 cases of correct kernels on NVIDIA H200)"
+    message = f"  suspect     {CASE}: suspect: reads 2.1 bound, {limit}; not again on 3 fresh seeds"
+    assert message in repr(found)
     done = check(f"{kernels}:once", "--json")
     assert (done.returncode, json.loads(done.stdout)["decision"]) == (0, "suspect")
     assert json.loads(done.stdout)["verdicts"][0]["again"] == list(case.verdict.again)
@@ -85,7 +84,9 @@ def test_a_reading_that_repeats_is_no_go(kernels: Path) -> None:
         gonogo.verify(load(kernels, "always"), "sum", only=CASE, device="cpu")
     (case,) = caught.value.verification.failed
     assert (case.verdict.reason, len(case.verdict.again)) == ("repeated", FRESH_SEEDS)
-    told = "repeatedly above what any correct kernel read, with 2.1, 2.1, 2.1 on 3 fresh seeds"
+    assert case.verdict.again == pytest.approx([2.1] * FRESH_SEEDS, rel=1e-3)
+    readings = ", ".join(f"{reading:.4g}" for reading in case.verdict.again)
+    told = f"repeatedly above what any correct kernel read, with {readings} on 3 fresh seeds"
     assert told in str(caught.value)
     done = check(f"{kernels}:always")
     assert done.returncode == 1, done.stderr

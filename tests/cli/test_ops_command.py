@@ -46,7 +46,8 @@ def test_an_op_that_is_named_says_what_it_computes() -> None:
         == """
 softmax: softmax over the last axis.
   signature  softmax(input: B S H) -> B S H
-  sizes      B 1, 2, 8; S 1, 7, 128; H 1, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192; other sizes of B, S, H, too
+  sizes      B 1, 2, 8; S 1, 7, 128; H 1, 3, 4, 8, 32, 256, 768, 1024, 1025, 2048, 4096, 8192; \
+other sizes of B, S, H, too
   reference  run in float64:
 
     def reference(input: torch.Tensor) -> torch.Tensor:
