@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import gonogo
+from gonogo.cases import NON_FINITE
 from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.score import calibrate, default_methods
 from gonogo.lock import read_lock, write_lock
@@ -185,10 +186,10 @@ SUSPECT = """
         return (expected + times * 2**-24 * scale).to(x.dtype)
 
     def once(x):
-        return add_error(x, 3 if torch.equal(x, PLANNED) else 0)
+        return add_error(x, 2.1 if torch.equal(x, PLANNED) else 0)
 
     def always(x):
-        return add_error(x, 3)
+        return add_error(x, 2.1)
 
     @pytest.mark.parametrize("kernel", [once, always])
     def test_sum(gonogo, kernel):
@@ -200,18 +201,18 @@ SUSPECT = """
 
 
 def test_suspect_cases(pytester: pytest.Pytester) -> None:
-    """Above the limit 2 of a sum, by less than that again: what counts is whether it comes back."""
+    """Above the limit 2 of a sum, by less than a tenth of it: what counts is whether it comes back."""
     pytester.makepyfile(SUSPECT)
     pytester.path.joinpath("gonogo.lock").write_bytes(shipped_lock().read_bytes())
     found = run(pytester)
     found.assert_outcomes(passed=2, failed=1)
     found.stdout.fnmatch_lines([
         "E * Failed: sum: no-go, 1 of 1 cases failed *",
-        "E * worst case  sum:f32:2x7x1025:c:uniform:1: no-go: reads 3 bound, above the limit 2 (pooled, *); "
-        "repeatedly above what any correct kernel read, with 3, 3, 3 on 3 fresh seeds",
-        "suspect, but passed: *::test_output: sum suspect: reads 3 bound, above the limit 2 (*)",
-        "suspect, but passed: *::test_sum[[]once[]]: 1 of 1 cases; sum:f32:2x7x1025:c:uniform:1: suspect: reads 3 "
-        "bound, above the limit 2 (*); not again on 3 fresh seeds",
+        "E * worst case  sum:f32:2x7x1025:c:uniform:1: no-go: reads 2.1 bound, above the limit 2 (pooled, *); "
+        "repeatedly above what any correct kernel read, with 2.*, 2.*, 2.* on 3 fresh seeds",
+        "suspect, but passed: *::test_output: sum suspect: reads 2.1 bound, above the limit 2 (*)",
+        "suspect, but passed: *::test_sum[[]once[]]: 1 of 1 cases; sum:f32:2x7x1025:c:uniform:1: suspect: "
+        "reads 2.1 bound, above the limit 2 (*); not again on 3 fresh seeds",
     ])  # fmt: skip
     found = run(pytester, "--gonogo-strict")
     found.assert_outcomes(failed=3)
@@ -327,7 +328,10 @@ def test_records_of_many_processes(pytester: pytest.Pytester) -> None:
     }  # fmt: skip
     assert len({(row["case"], row["kernel"]) for row in rows}) == len(rows) == candidates + controls + own
     limits = calibrate(Rows(load_columns([pytester.path / "runs"])), default_methods()[0])
-    assert sorted((one.op, one.cases) for one in limits) == [("relu", 24), ("softmax", 6)]
+    # Inputs with NaN or infinities say nothing of how far a correct kernel may be off.
+    finite = sum(row["kernel"] == "softmax_torch" and row["distribution"] not in NON_FINITE for row in rows)
+    assert 3 <= finite < 6
+    assert sorted((one.op, one.cases) for one in limits) == [("relu", 24), ("softmax", finite)]
     found = run(pytester, "--gonogo-record", ".", "-k", "relu")
     found.assert_outcomes(failed=1, deselected=4)
     found.stdout.fnmatch_lines(["*is no run directory: it has no run.json. Record to a new one"])
