@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 NEAR = 32.0
-"""How many times u_c·E a computed value may be off; float32 controls of the committed records are by 1.8 at most."""
+"""How many times u_c·E a computed value may be off; float32 controls of committed records are by 1.8 at most."""
 
 
 def find_reach(value: Any, extra: Tensor | None, unit: float, largest: float) -> Tensor | float:
