@@ -158,7 +158,8 @@ def main() -> None:
         *format_report(found),
         "",
         f"Left out: {cases * len(units) - len(found)} cases with nothing to judge: the reference is NaN "
-        "everywhere, a narrow format may overflow on the way to every element, or the scale allows more than the values.",
+        "everywhere, a narrow format may overflow on the way to every element, or the scale allows more than the "
+        "values.",
     ]
     print("\n".join(lines))
     if chosen.markdown:
