@@ -67,7 +67,7 @@ def test_calibrate_and_diff(tmp_path: Path) -> None:
     assert (softmax.gauge, softmax.rule, softmax.dtype) == ("bound", "pooled", None)
     assert softmax.cases >= 2000
     assert softmax.exceeding == 0
-    assert softmax.fp_upper95 <= 3 / softmax.cases
+    assert softmax.fp_upper95 <= 0.0013
     again = tmp_path / "again.lock"
     gonogo("calibrate", *GPU_RUNS, "-o", again)
     assert again.read_bytes() == lock.read_bytes()
