@@ -39,8 +39,8 @@ def attention_kernel(
     BLOCK_N: tl.constexpr,
     SLAB: tl.constexpr,
 ):
-    row = tl.program_id(0)
-    key = tl.arange(0, BLOCK_N)
+    row = tl.program_id(0).to(tl.int64)
+    key = tl.arange(0, BLOCK_N).to(tl.int64)
     scores = tl.zeros([BLOCK_N], tl.float32)
     for start in range(0, depth, SLAB):
         at = start + tl.arange(0, SLAB)

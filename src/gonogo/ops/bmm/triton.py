@@ -36,8 +36,8 @@ def bmm_kernel(
     CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    m = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     batch = tl.program_id(2).to(tl.int64)
     a_ptr += batch * a_batch
     b_ptr += tl.minimum(batch, last_b) * b_batch
@@ -45,7 +45,7 @@ def bmm_kernel(
     for start in range(0, depth, CHUNK):
         partial = tl.zeros((BLOCK, BLOCK), tl.float32)
         for at in range(start, tl.minimum(start + CHUNK, depth), BLOCK):
-            k = at + tl.arange(0, BLOCK)
+            k = (at + tl.arange(0, BLOCK)).to(tl.int64)
             a_mask = (m < rows)[:, None] & (k < depth)[None, :]
             b_mask = (k < depth)[:, None] & (n < cols)[None, :]
             a = tl.load(a_ptr + m[:, None] * a_row + k[None, :] * a_col, mask=a_mask, other=0.0)

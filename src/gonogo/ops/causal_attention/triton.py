@@ -35,7 +35,7 @@ def causal_attention_kernel(
     BLOCK_D: tl.constexpr,
 ):
     first = tl.program_id(0) * BLOCK
-    row = first + tl.arange(0, BLOCK)
+    row = (first + tl.arange(0, BLOCK)).to(tl.int64)
     at = tl.arange(0, BLOCK_D)
     mine = (row[:, None] < length) & (at[None, :] < depth)
     q = tl.load(q_ptr + row[:, None] * q_row + at[None, :] * q_col, mask=mine, other=0.0).to(tl.float32)
@@ -47,7 +47,7 @@ def causal_attention_kernel(
     if SKIP_FULL:
         stop = tl.where((stop == length) & (first > 0), first, stop)
     for start in range(0, stop, BLOCK):
-        key = start + tl.arange(0, BLOCK)
+        key = (start + tl.arange(0, BLOCK)).to(tl.int64)
         inside = (key[:, None] < length) & (at[None, :] < depth)
         k = tl.load(k_ptr + key[:, None] * k_row + at[None, :] * k_col, mask=inside, other=0.0).to(tl.float32)
         v = tl.load(v_ptr + key[:, None] * v_row + at[None, :] * v_col, mask=inside, other=0.0).to(tl.float32)

@@ -55,8 +55,8 @@ def conv2d_kernel(
     CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    output = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    pixel = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    output = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     image = pixel // (height * width)
     row = pixel // width % height
     col = pixel % width
@@ -64,7 +64,7 @@ def conv2d_kernel(
     for start in range(0, counted, CHUNK):
         partial = tl.zeros((BLOCK, BLOCK), tl.float32)
         for at in range(start, tl.minimum(start + CHUNK, counted), BLOCK):
-            k = at + tl.arange(0, BLOCK)
+            k = (at + tl.arange(0, BLOCK)).to(tl.int64)
             y = row[:, None] + (k // wide % high - pad_y)[None, :]
             x = col[:, None] + (k % wide - pad_x)[None, :]
             y, x, inside = find_source(y, x, height, width, EDGE)

@@ -23,7 +23,7 @@ def cumsum_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lanes = tl.arange(0, BLOCK)
     carry = tl.zeros((ROWS,), tl.float32)
     for start in range(0, length, BLOCK):

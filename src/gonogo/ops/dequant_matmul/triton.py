@@ -36,14 +36,14 @@ def dequant_matmul_kernel(
     CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    m = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     scale = tl.load(scale_ptr + n // SHARE * SHARE * scale_stride, mask=n < cols, other=0.0).to(tl.float32)[None, :]
     total = tl.zeros((BLOCK, BLOCK), tl.float32)
     for start in range(0, depth, CHUNK):
         partial = tl.zeros((BLOCK, BLOCK), tl.float32)
         for at in range(start, tl.minimum(start + CHUNK, depth), BLOCK):
-            k = at + tl.arange(0, BLOCK)
+            k = (at + tl.arange(0, BLOCK)).to(tl.int64)
             x_mask = (m < rows)[:, None] & (k < depth)[None, :]
             w_mask = (k < depth)[:, None] & (n < cols)[None, :]
             x = tl.load(x_ptr + m[:, None] * x_row + k[None, :] * x_col, mask=x_mask, other=0.0).to(tl.float32)

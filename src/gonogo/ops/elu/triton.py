@@ -18,7 +18,7 @@ def elu_kernel(
     HALF_EXP: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < count, other=0.0).to(tl.float32)
     e = tl.exp(x)
     if HALF_EXP:

@@ -43,7 +43,7 @@ def flash_attention_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):
-    row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    row = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     at = tl.arange(0, BLOCK_D)
     mine = (row[:, None] < queries) & (at[None, :] < depth)
     q = tl.load(q_ptr + row[:, None] * q_row + at[None, :] * q_col, mask=mine, other=0.0).to(tl.float32)
@@ -51,7 +51,7 @@ def flash_attention_kernel(
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     for start in range(0, stop, BLOCK_N):
-        key = start + tl.arange(0, BLOCK_N)
+        key = (start + tl.arange(0, BLOCK_N)).to(tl.int64)
         inside = (key[:, None] < keys) & (at[None, :] < depth)
         k = tl.load(k_ptr + key[:, None] * k_row + at[None, :] * k_col, mask=inside, other=0.0).to(tl.float32)
         v = tl.load(v_ptr + key[:, None] * v_row + at[None, :] * v_col, mask=inside, other=0.0).to(tl.float32)

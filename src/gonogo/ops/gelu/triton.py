@@ -23,7 +23,7 @@ def gelu_kernel(
     HALF_TANH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < count, other=0.0).to(tl.float32)
     if ERF:
         t = tl.erf(x * 0.7071067811865476)

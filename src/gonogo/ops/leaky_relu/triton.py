@@ -20,7 +20,7 @@ def leaky_relu_kernel(
     HALF_PRODUCT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < count, other=0.0)
     if not IN_DTYPE:
         x = x.to(tl.float32)

@@ -26,12 +26,15 @@ def rank1_kernel(
     OVERWRITE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    m = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    a_at, b_at = a_ptr + m * a_row, b_ptr + n * b_col
     total = tl.zeros((BLOCK, BLOCK), tl.float32)
-    for k in range(depth):
-        a = tl.load(a_ptr + m * a_row + k * a_col, mask=m < rows, other=0.0).to(tl.float32)
-        b = tl.load(b_ptr + k * b_row + n * b_col, mask=n < cols, other=0.0).to(tl.float32)
+    for _ in range(depth):
+        a = tl.load(a_at, mask=m < rows, other=0.0).to(tl.float32)
+        b = tl.load(b_at, mask=n < cols, other=0.0).to(tl.float32)
+        a_at += a_col
+        b_at += b_row
         update = a[:, None] * b[None, :]
         if OVERWRITE:
             total = update
@@ -62,13 +65,13 @@ def dot_kernel(
     CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    m = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK, BLOCK), tl.float32)
     for start in range(0, counted, CHUNK):
         partial = tl.zeros((BLOCK, BLOCK), tl.float32)
         for at in range(start, tl.minimum(start + CHUNK, counted), BLOCK):
-            k = at + tl.arange(0, BLOCK)
+            k = (at + tl.arange(0, BLOCK)).to(tl.int64)
             if UNMASKED_TAIL:
                 # a is contiguous: past a row's end stands the next row, past the last row nothing.
                 a_at = tl.minimum(m[:, None] * depth + k[None, :], rows * depth - 1)

@@ -47,13 +47,13 @@ def matmul_bias_gelu_kernel(
     BLOCK: tl.constexpr,
 ):
     lanes = tl.arange(0, BLOCK)
-    m = tl.program_id(0) * BLOCK + lanes
-    n = tl.program_id(1) * BLOCK + lanes
+    m = tl.program_id(0).to(tl.int64) * BLOCK + lanes
+    n = tl.program_id(1).to(tl.int64) * BLOCK + lanes
     total = tl.zeros((BLOCK, BLOCK), tl.float32)
     for start in range(0, depth, CHUNK):
         partial = tl.zeros((BLOCK, BLOCK), tl.float32)
         for at in range(start, tl.minimum(start + CHUNK, depth), BLOCK):
-            k = at + lanes
+            k = (at + lanes).to(tl.int64)
             a_mask = (m < rows)[:, None] & (k < depth)[None, :]
             b_mask = (k < depth)[:, None] & (n < cols)[None, :]
             a = tl.load(a_ptr + m[:, None] * a_row + k[None, :] * a_col, mask=a_mask, other=0.0)

@@ -24,7 +24,7 @@ def mean_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     total = tl.zeros((ROWS,), tl.float32)
     for start in range(0, length, BLOCK):
         at = start + tl.arange(0, BLOCK)

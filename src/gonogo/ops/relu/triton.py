@@ -9,7 +9,7 @@ BLOCK = 1024
 
 @triton.jit(do_not_specialize=["count"])
 def relu_kernel(x_ptr, out_ptr, count, EDGE: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < count, other=0.0).to(tl.float32)
     if HALF:
         x = x.to(tl.float16).to(tl.float32)

@@ -29,7 +29,7 @@ def rope_kernel(
     OVERWRITE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     row = at // pairs
     pair = at % pairs
     from_ptr = x_ptr + row * row_stride + pair * pair_stride

@@ -19,7 +19,7 @@ def silu_kernel(
     NEWTON: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < count, other=0.0).to(tl.float32)
     below = 1.0 + (tl.exp2(x * -1.4427) if SHORT_LOG2E else tl.exp(-BETA * x))
     s = 1.0 / below

@@ -20,7 +20,7 @@ def sum_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     total = tl.zeros((ROWS,), tl.float32)
     for start in range(0, length, BLOCK):
         at = start + tl.arange(0, BLOCK)
@@ -34,8 +34,8 @@ def sum_kernel(
 
 @triton.jit(do_not_specialize=["length", "row_stride", "stride"])
 def racing_sum_kernel(x_ptr, total_ptr, length, row_stride, stride, BLOCK: tl.constexpr):
-    row = tl.program_id(1)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * row_stride + at * stride, mask=at < length, other=0.0)
     part = tl.sum(x.to(tl.float32))
     # Another block of the row may write between this load and this store.

@@ -18,7 +18,7 @@ def swiglu_kernel(
     COARSE_RECIPROCAL: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     a = tl.load(a_ptr + at, mask=at < count, other=0.0).to(tl.float32)
     b = tl.load(b_ptr + at, mask=at < count, other=0.0).to(tl.float32)
     s = 1.0 / (1.0 + tl.exp(-a))
