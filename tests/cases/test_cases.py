@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from hashlib import blake2b
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -244,6 +245,19 @@ def test_long_rows_reach_65536_on_a_gpu() -> None:
     for op in find_ops(("softmax", "matmul", "rmsnorm")):
         planned = [case for d in DTYPES for case, _ in plan_cases(op, d, 24, 0, distributions=USUAL, limit=ON_GPU)]
         assert max(case.axis_sizes(op)[op.main] for case in planned) == 65536
+
+
+def test_a_verification_has_every_pair_of_axes_alike_and_two_axes_of_many_tiles() -> None:
+    """A product's 128×128 tiles are grouped by 8 rows of them, and outnumber the multiprocessors of a GPU."""
+    for op in find_ops(("softmax", "matmul", "flash_attention", "bmm")):
+        planned = [case.axis_sizes(op) for d in DTYPES for case, _ in plan_cases(
+            op, d, 24, 0, distributions=USUAL, limit=ON_GPU
+        )]  # fmt: skip
+        for one, other in combinations(op.axes, 2):
+            assert any(sizes[one] == sizes[other] > 1 for sizes in planned), (op.name, one, other)
+        if op.name == "matmul":
+            assert any(sizes["M"] > 1024 and sizes["N"] > 128 for sizes in planned)
+            assert any(sizes["M"] * sizes["N"] > 132 * 64 * 64 for sizes in planned)
 
 
 def test_repetitive_terms_are_kept_from_long_sums() -> None:

@@ -21,8 +21,10 @@ CASES_PER_SEED = 10**6
 """What keeps the cases of two seeds apart."""
 DRAWS = 4
 """Draws to choose a case from: more of them cover little more and cost as much time as small cases do."""
-LONG_EVERY, FAR_EVERY, FAR_AT = 6, 24, 11
-"""One case in so many has a long axis, one has rows far apart, and which one that is."""
+LONG_EVERY, LONG_AT, ALIKE_AT = 6, 5, 3
+"""Of so many cases one has a long axis, and one two axes of one size: what takes one for the other shows there."""
+LARGE_EVERY, LARGE_AT, FAR_AT = 24, 13, 11
+"""Of so many one has many tiles along two axes, and one rows that are far apart."""
 FAR_ROWS, FAR_WIDTH = 3, 1024
 
 Planned = tuple[Case, str]
@@ -110,14 +112,18 @@ class Design:
         return drawn[best]
 
     def _draw(self, picker: Picker, number: int) -> Planned:
-        if self.limit.far and self.dtype != "float32" and number % FAR_EVERY == FAR_AT and self._far_inputs():
+        if self.limit.far and self.dtype != "float32" and number % LARGE_EVERY == FAR_AT and self._far_inputs():
             return self._draw_far(picker, number)
-        if "long" in self.strategies and number % LONG_EVERY == LONG_EVERY - 1 and self.long:
-            first, size, strategy = self.long[number // LONG_EVERY % len(self.long)], None, "long"
+        if number % LARGE_EVERY == LARGE_AT and len(self.free) > 1:
+            sizes, strategy = self.axes.draw_large(picker, self._choose_large(picker), self.others), "large"
+        elif "long" in self.strategies and number % LONG_EVERY == LONG_AT and self.long:
+            first, strategy = self.long[number // LONG_EVERY % len(self.long)], "long"
+            sizes = self.axes.draw(picker, first, None, strategy, self.others)
         else:
             first, size = self._choose_listed(picker, number)
             strategy = "default" if size is not None else self.others[picker.below(len(self.others))]
-        sizes = self.axes.draw(picker, first, size, strategy, self.others)
+            twin = self._choose_twin(picker, first) if number % LONG_EVERY == ALIKE_AT else None
+            sizes = self.axes.draw(picker, first, size, strategy, self.others, twin)
         return self._settle(picker, number, sizes, self._draw_layout(picker, sizes)), strategy
 
     def _settle(self, picker: Picker, number: int, sizes: dict[str, int], layout: str) -> Case:
@@ -137,6 +143,19 @@ class Design:
             return unseen[picker.below(len(unseen))]
         axes = [axis for axis in self.free if number % 2 or axis != self.op.main] or self.free or self.axes.names
         return axes[picker.below(len(axes))], None
+
+    def _choose_twin(self, picker: Picker, first: str) -> str | None:
+        """An axis to have the size of the `first`, of those that had it least."""
+        others = [axis for axis in self.axes.names if axis != first]
+        counts = [self.seen[("alike", *sorted((first, axis)))] for axis in others]
+        rare = [axis for axis, count in zip(others, counts, strict=True) if count == min(counts)]
+        return rare[picker.below(len(rare))] if rare else None
+
+    def _choose_large(self, picker: Picker) -> list[str]:
+        """Two axes, of the output where it has two: those that a kernel cuts into tiles."""
+        axes = [axis for axis in self.axes.arrays[-1] if axis in self.free]
+        axes = axes if len(axes) > 1 else list(self.free)
+        return [axes.pop(picker.below(len(axes))) for _ in range(2)]
 
     def _draw_layout(self, picker: Picker, sizes: dict[str, int]) -> str:
         """A layout for each input, the less used ones first; half of all inputs are contiguous."""
@@ -168,14 +187,18 @@ class Design:
                 if described.kind == "values" and len(described.axes.split()) > 1]  # fmt: skip
 
     def _draw_far(self, picker: Picker, number: int) -> Planned:
-        """One input with rows so far apart that 32 bits do not hold the offset of the third."""
+        """One input with rows so far apart that 32 bits do not hold the offset of the third.
+
+        No product is one of vectors: cuBLAS multiplies those by kernels that count in 32 bits themselves.
+        """
         positions = self._far_inputs()
         position = positions[picker.below(len(positions))]
         *before, rows, width = self.op.inputs[position].axes.split()
         sizes = self.axes.draw(picker, width, None, self.others[picker.below(len(self.others))], self.others)
         for axis in sizes:
             if not self.op.keeps_listed(axis):
-                sizes[axis] = 1 if axis in before else FAR_ROWS if axis == rows else min(sizes[axis], FAR_WIDTH)
+                own = min(max(sizes[axis], 2), FAR_WIDTH)
+                sizes[axis] = 1 if axis in before else FAR_ROWS if axis == rows else own
         layouts = ["far" if at == position else "contiguous" for at in range(len(self.op.inputs))]
         layout = "+".join(layouts) if len(layouts) > 1 else "far"
         return self._settle(picker, number, sizes, layout), "far"
@@ -187,7 +210,9 @@ class Design:
         alone += [("layout", at, case.layout_of(self.op, at)) for at in range(len(self.op.inputs))]
         alone += [("class", axis, classify(size)) for axis, size in sizes]
         listed: list[tuple[object, ...]] = [("size", *pair) for pair in sizes if pair[1] in self.op.sizes[pair[0]]]
-        return [*alone, *combinations(alone, 2), *listed]
+        pairs = combinations(sorted(sizes), 2)
+        alike = [("alike", one, other) for (one, size), (other, same) in pairs if size == same > 1]
+        return [*alone, *combinations(alone, 2), *listed, *alike]
 
     def _rate(self, features: Sequence[tuple[object, ...]]) -> float:
         """How much of it is new: whatever was seen n times counts 1/(1 + n)²."""

@@ -15,8 +15,8 @@ STRATEGIES = ("default", "boundary", "regular", "odd", "long")
 kernels are tuned for; any other; so long that sums, offsets and grids show their limits."""
 BOUNDARY = tuple(sorted({1, *(2**k + d for k in range(1, 13) for d in (-1, 1))}))
 REGULAR = tuple(sorted({*(2**k for k in range(1, 13)), 48, 80, 96, 192, 384, 640, 768, 1280, 1536, 3072}))
-LONG = (8192, 9216, 10007, 16384, 32768, 65536)
-LONG_OF_OTHERS = (*LONG[:-1], 65535, 65536, 65537, 70001)
+LONG = (8192, 9216, 10007, 16384, 32768, 65536, 65536)
+LONG_OF_OTHERS = (*LONG[:-2], 65535, 65536, 65537, 70001)
 """Of axes that are neither the last of an input nor summed over: kernels give those to a grid, and 65,535 is what a
 grid holds along two of its axes. A row of more than 65,536 many kernels refuse, and say so."""
 EDGES = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 8191, 65535)
@@ -98,41 +98,70 @@ class Axes:
         top = min(self.limit.longest, self.op.largest.get(axis, self.limit.longest))
         return tuple(size for size in sizes if size <= top) or listed
 
-    def find_room(self, axis: str, sizes: dict[str, int], elements: int) -> int:
-        """The largest size of an axis beside those of the others."""
+    def find_room(self, axis: str, sizes: dict[str, int], elements: int, of_output: int = 0) -> int:
+        """The largest size of an axis beside those of the others, by the elements of inputs and of the output."""
         times = max(self.work.count(axis), 1)
         others = math.prod([sizes[other] for other in self.work if other != axis])
         room = int((self.limit.work / others) ** (1 / times) + 1e-9)
-        for axes in self.arrays:
+        *inputs, output = self.arrays
+        for axes, most in (*((axes, elements) for axes in inputs), (output, of_output or elements)):
             if axis in axes:
-                room = min(room, elements * sizes[axis] // math.prod([sizes[other] for other in axes]))
-        output = self.arrays[-1]
+                room = min(room, most * sizes[axis] // math.prod([sizes[other] for other in axes]))
         if axis in output and axis != self.along:
             rows = math.prod([sizes[other] for other in output if other != self.along])
-            room = min(room, self.limit.rows * sizes[axis] // rows)
+            room = min(room, self.limit.rows * (of_output // elements or 1) * sizes[axis] // rows)
         return room
 
     def draw(
-        self, picker: Picker, first: str, size: int | None, strategy: str, others: Sequence[str]
-    ) -> dict[str, int]:
+        self, picker: Picker, first: str, size: int | None, strategy: str, others: Sequence[str],
+        twin: str | None = None,
+    ) -> dict[str, int]:  # fmt: skip
         """Sizes of all axes: the `first` one's own, the rest in what room it leaves, by strategies of their own.
 
-        `size` is what the first must have; else it is one of its strategy. The main axis, where another is first,
-        has sizes off the usual ones: those it has whenever it comes first itself.
+        `size` is what the first must have; else it is one of its strategy. The `twin` has the same size, where
+        there is room for that.
         """
         sizes = dict(self.smallest)
         elements = self.limit.elements >> 2 * picker.below(3)
         if strategy == "long":
             elements = min(4 * self.limit.elements, self.limit.most)
+        room = self.find_room(first, sizes, elements)
+        sizes[first] = size or self._draw_size(picker, first, strategy, math.isqrt(room) if twin else room)
+        settled = [first]
+        if twin and self._takes(twin, sizes[first]) and sizes[first] <= self.find_room(twin, sizes, elements):
+            sizes[twin] = sizes[first]
+            settled.append(twin)
+        return self._fill(picker, sizes, settled, others, elements)
+
+    def draw_large(self, picker: Picker, pair: Sequence[str], others: Sequence[str]) -> dict[str, int]:
+        """Two axes as long as fit beside one another, the rest in what room they leave.
+
+        The output has more elements than inputs, which are drawn on the host.
+        """
+        sizes = dict(self.smallest)
+        elements, of_output = (min(times * self.limit.elements, self.limit.most) for times in (2, 16))
+        # A sixteenth of an array is for its other axes.
+        shares = 16 if any({*pair} < {*axes} for axes in self.arrays) else 1
+        unlisted = [name for name in others if name != "default"] or others
+        for number, axis in enumerate(pair):
+            room = self.find_room(axis, sizes, elements // shares, of_output // shares)
+            room = room if number else 2 * math.isqrt(room)
+            way = unlisted[picker.below(len(unlisted))]
+            sizes[axis] = self._draw_size(picker, axis, way, room, large=True)
+        return self._fill(picker, sizes, pair, others, elements, of_output)
+
+    def _fill(
+        self, picker: Picker, sizes: dict[str, int], settled: Sequence[str], others: Sequence[str], elements: int,
+        of_output: int = 0,
+    ) -> dict[str, int]:  # fmt: skip
+        """Sizes of the axes that are not settled, in any order.
+
+        The main axis has sizes off the usual ones: those it has whenever it comes first itself.
+        """
         unusual = [name for name in others if name in ("boundary", "odd")] or others
-        sizes[first] = size or self._draw_size(picker, first, strategy, self.find_room(first, sizes, elements))
-        for axis in self._shuffle(picker, first):
+        for axis in self._shuffle(picker, settled):
             ways = unusual if axis == self.op.main else others
-            way, room = ways[picker.below(len(ways))], self.find_room(axis, sizes, elements)
-            alike = sizes[self.names[picker.below(len(self.names))]]
-            if picker.below(8) == 0 and 1 < alike <= room and self._takes(axis, alike):
-                sizes[axis] = alike  # what takes one axis for another may show only where they are alike
-                continue
+            way, room = ways[picker.below(len(ways))], self.find_room(axis, sizes, elements, of_output)
             sizes[axis] = self._draw_size(picker, axis, way, room)
         return sizes
 
@@ -141,19 +170,24 @@ class Axes:
             return size in self.op.sizes[axis]
         return size <= self.op.largest.get(axis, size)
 
-    def _draw_size(self, picker: Picker, axis: str, strategy: str, room: int) -> int:
+    def _draw_size(self, picker: Picker, axis: str, strategy: str, room: int, *, large: bool = False) -> int:
+        """A size that there is room for; a large one is among the largest of these."""
         if strategy == "odd" and not self.op.keeps_listed(axis):
             top = min(room, self.limit.longest, self.op.largest.get(axis, room), 3000)
             if top < 5:
                 return self.smallest[axis]
+            if large:
+                return top - picker.below(top // 2)
             low = 1 << picker.below(top.bit_length() - 1) + 1
             return min(top, low + picker.below(low))
         sizes = self.choices[axis, strategy]
         fitting = bisect_right(sizes, room)
+        if large:
+            return sizes[fitting - 1 - picker.below(min(fitting, 4))] if fitting else self.smallest[axis]
         return sizes[picker.below(fitting)] if fitting else self.smallest[axis]
 
-    def _shuffle(self, picker: Picker, first: str) -> list[str]:
-        axes = [axis for axis in self.names if axis != first]
+    def _shuffle(self, picker: Picker, settled: Sequence[str]) -> list[str]:
+        axes = [axis for axis in self.names if axis not in settled]
         for at in range(len(axes) - 1, 0, -1):
             other = picker.below(at + 1)
             axes[at], axes[other] = axes[other], axes[at]

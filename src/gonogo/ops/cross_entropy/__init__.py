@@ -6,7 +6,7 @@ OP = Op(
     name="cross_entropy",
     inputs=(Input("logits", "N V"), Input("target", "N", kind="index", below="V")),
     output="N",
-    sizes={"N": (1, 7, 128, 200), "V": (2, 10, 128, 1000, 1024, 1025, 4096, 32000, 50257)},
+    sizes={"N": (1, 7, 128, 200), "V": (2, 10, 128, 1000, 1024, 1025, 4096, 32000, 50257, 128256)},
     main="V",
     reduced=("V",),
     repeats=("ties", "rows", "whole", "tiny", "zeros"),
