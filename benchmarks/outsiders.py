@@ -14,7 +14,8 @@ import os
 import sys
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -85,6 +86,23 @@ def verify_entry(place: Place, *, device: str, cases: int, seed: int) -> Finding
     return Finding(*facts, found.decision, len(found.failed), len(found.verdicts), why)
 
 
+def verify_within(
+    places: list[Place], work: Callable[[Place], Finding], workers: int, seconds: float | None
+) -> Iterator[Finding]:
+    """Findings in the order of the entries; those that take longer than all may together are left out."""
+    # Spawned, for a process that has touched a GPU cannot be forked.
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    begun = [pool.submit(work, place) for place in places]
+    try:
+        for done in as_completed(begun, timeout=seconds):
+            print(f"{done.result().kernel}: {done.result().decision}", file=sys.stderr, flush=True)
+    except TimeoutError:
+        for process in list(pool._processes.values()):
+            process.kill()
+    pool.shutdown(wait=False, cancel_futures=True)
+    yield from (one.result() for one in begun if one.done() and not one.cancelled() and one.exception() is None)
+
+
 def format_report(found: list[Finding]) -> list[str]:
     """How many are caught, by op; every one that is not; every correct one that is not go."""
     lines = ["| op | faults | no-go | correct | no-go |", "|---|---:|---:|---:|---:|"]
@@ -127,6 +145,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=(), help="names of kernels; all by default")
     parser.add_argument("--modules", nargs="*", default=MODULES, help="parts of the corpus; all by default")
+    parser.add_argument("--seconds", type=float, help="leave out what is not done by then")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     chosen = parser.parse_args()
@@ -137,12 +156,7 @@ def main() -> None:
         named = {place: importlib.import_module(place[0]).ENTRIES[place[1]].kernel.__name__ for place in places}
         places = [place for place in places if named[place] in chosen.only]
     work = partial(verify_entry, device=device, cases=chosen.cases, seed=chosen.seed)
-    found = []
-    # Spawned, for a process that has touched a GPU cannot be forked.
-    with ProcessPoolExecutor(chosen.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for finding in pool.map(work, places):
-            found.append(finding)
-            print(f"{finding.kernel}: {finding.decision} {finding.why}".rstrip(), file=sys.stderr, flush=True)
+    found = list(verify_within(places, work, chosen.workers, chosen.seconds))
     options = f"--device {device} --cases {chosen.cases} --seed {chosen.seed}"
     options += "" if tuple(chosen.modules) == MODULES else f" --modules {' '.join(chosen.modules)}"
     lines = [
@@ -152,6 +166,7 @@ def main() -> None:
         f"Made by: `python benchmarks/outsiders.py {options}`, in {time.perf_counter() - started:.0f} s.",
         "",
         *format_report(found),
+        *([f"\n{len(places) - len(found)} kernels were left out for want of time."] * (len(found) < len(places))),
     ]
     print("\n".join(lines))
     if chosen.markdown:

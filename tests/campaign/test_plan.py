@@ -60,6 +60,7 @@ def test_largest_seed() -> None:
         ({"schema": 1, "plan": {"ops": ["relu"], "color": 3}}, "this is no plan of a campaign: "),
         ({"schema": 1, "plan": {"ops": ["relu"], "cases": "3"}}, "this is no plan of a campaign: "),
         ({"schema": 1, "plan": {"ops": 7}}, "this is no plan of a campaign: "),
+        ({"schema": 1, "plan": {"ops": ["relu"]}}, "the run was planned by design 1 of cases, and this version"),
     ],
 )
 def test_resume_of_what_is_no_run(description: Any, message: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.cases import (
+    DESIGN,
     DISTRIBUTIONS,
     EVERYWHERE,
     FINITE,
@@ -239,6 +240,16 @@ def test_a_plan_of_24_touches_each_kind(name: str, limit: object) -> None:
                 assert len(sizes[axis] - set(op.sizes[axis])) >= (3 if axis == op.main else 2), (axis, sizes[axis])
         if limit is not INTERPRETER and name != "causal_attention":
             assert max(sizes["S" if name == "rope" else op.main]) >= 8192
+
+
+def test_golden_plans() -> None:
+    """Whoever changes what a seed plans changes these two, and DESIGN: runs are not to be completed otherwise."""
+    planned = [
+        case.id for op in find_ops(("softmax", "matmul", "conv2d", "rope"))
+        for limit in (INTERPRETER, ON_CPU, ON_GPU)
+        for case, _ in plan_cases(op, "float16", 30, 5, distributions=USUAL, limit=limit)
+    ]  # fmt: skip
+    assert (DESIGN, blake2b("\n".join(planned).encode(), digest_size=8).hexdigest()) == (2, "3605c6d117316c2f")
 
 
 def test_long_rows_reach_65536_on_a_gpu() -> None:

@@ -16,6 +16,7 @@ from gonogo.measure.readings import read  # noqa: E402
 from gonogo.measure.running_error import error_scale  # noqa: E402
 from gonogo.measure.running_error.companion import Error, Tracked, total  # noqa: E402
 from gonogo.measure.running_error.mode import RunningErrorMode  # noqa: E402
+from gonogo.measure.running_error.origins import Reach, spread_shares  # noqa: E402
 from gonogo.measure.running_error.rules import PASSIVE, RULES  # noqa: E402
 from gonogo.ops import get_op  # noqa: E402
 from gonogo.schema import Contract  # noqa: E402
@@ -250,3 +251,29 @@ def test_beyond_sixteen_terms_a_partial_sum_is_one_term():
     assert bool((scale >= sizes).all())
     output = add_all(terms, range(40))
     assert read(output, sum(x.double() for x in terms), gauge="bound", scale=scale).worst <= 1
+
+
+def test_scores_closer_than_their_errors_may_change_places():
+    """The second's weight vanishes in float64, and is all there is if the scores are off by a rounding each."""
+    q, k = torch.tensor([[2.0**24, 1.0]]), torch.tensor([[2.0**24, 0.0], [2.0**24, 4096.0], [0.0, 1.0]])
+    value, scale = error_scale(lambda q, k: torch.softmax(q @ k.T, -1), [q, k])
+    assert value[0].tolist() == [0.0, 1.0, 0.0]
+    # The kernel that takes the scores of the first two for equal.
+    off = torch.tensor([0.5, 0.5, 0.0]).double() - value[0]
+    assert (off.abs() <= 2 * U32 * scale[0])[:2].all()
+    assert scale[0, 2] * U32 < 1e-30
+    far, near = (torch.tensor([[size, 0.0, -1.0]]) for size in (2.0**24, 20.0))
+    assert error_scale(by_keepdim, [far])[1].isfinite().all()
+    assert (error_scale(by_keepdim, [near])[1][0] * U32 < 1e-6).all()
+
+
+def test_shares_of_exponents_that_are_far_off_are_bounded():
+    """By trying both ends of every exponent."""
+    torch.manual_seed(0)
+    exponents = torch.randn(40, 4).double().mul(6)
+    apart = torch.rand(40, 4).double().mul(3) ** 3
+    share = torch.softmax(exponents, -1)
+    bound = spread_shares(share, Reach(exponents, apart, 1.0), (1,))
+    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=4))).double()
+    reached = (torch.softmax(exponents[:, None] + signs * apart[:, None], -1) - share[:, None]).abs().amax(1)
+    assert torch.allclose(bound, reached, rtol=1e-9, atol=1e-15)

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from gonogo.measure.readings import read  # noqa: E402
 from gonogo.measure.running_error import error_scale  # noqa: E402
 
+U32 = 2.0**-24
 LENGTHS = (4, 16, 64, 256, 1024, 4096, 16384, 65536)
 CORRECT, FAULTY = 2.0, 8.0
 """Floor of the limits, and four times that."""
@@ -158,3 +159,27 @@ def test_cumulative_sums_count_the_terms_of_each_prefix():
     assert read_bound(cut_tf32(x).cumsum(0), expected, scale) >= FAULTY
     last = error_scale(lambda x: x.sum(0), [x])[1]
     torch.testing.assert_close(scale[-1], last)
+
+
+def test_a_chain_of_one_term_again_and_again_stays_within_its_scale():
+    """Its roundings are not independent: they all go one way. So summed, multiplied and as prefixes."""
+    torch.manual_seed(0)
+    terms = (1 + torch.rand(1, 4000)).expand(512, 4000)
+    scales = error_scale(lambda x: x.cumsum(0), [terms])[1]
+    total = torch.zeros(4000)
+    largest = {}
+    for count, row in enumerate(terms, 1):
+        total = total + row
+        exact = count * row.double()
+        largest[count] = ((total.double() - exact).abs() / (U32 * scales[count - 1])).max().item()
+        if count in (32, 512):
+            value, scale = error_scale(lambda x: x.sum(0), [terms[:count]])
+            assert torch.equal(value, exact)
+            assert torch.allclose(scale, scales[count - 1])
+            scale = error_scale(lambda x: torch.ones(1, len(x), dtype=x.dtype) @ x, [terms[:count]])[1]
+            assert torch.allclose(scale[0], scales[count - 1], rtol=0.1)
+    assert max(largest.values()) <= 1.15
+    assert largest[512] > 0.9
+    # What is nearly alike is no exception: a chain of such terms is off by no more than any other.
+    near = terms * (1 + 2**-8 * torch.rand(512, 4000))
+    assert error_scale(lambda x: x.sum(0), [near])[1].mean() < scales[-1].mean() / 4

@@ -12,6 +12,7 @@ from gonogo.campaign.bench import Job
 from gonogo.campaign.execute import order_kernels
 from gonogo.cases import (
     CASES_PER_SEED,
+    DESIGN,
     DISTRIBUTIONS,
     EXACT,
     FINITE,
@@ -49,6 +50,8 @@ class Plan:
     faulty_every: int = 1
     """Faulty kernels run on one case in so many, controls on all: limits need more cases than recall does."""
     ops_folders: tuple[str, ...] = ()
+    design: int = DESIGN
+    """Which way of choosing cases they are of."""
     _designs: dict[tuple[str, str], Design] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +72,11 @@ class Plan:
                     f"op {op.name} takes none of the distributions {', '.join(self.distributions)}: "
                     f"{EXACT} is for sums of products only"
                 )
+        if self.design != DESIGN:
+            raise InputError(
+                f"the run was planned by design {self.design} of cases, and this version plans by design {DESIGN}: "
+                "the rest of its cases would be others. Start a new run"
+            )
 
     def _check_numbers(self) -> None:
         if not 1 <= self.cases <= CASES_PER_SEED:
@@ -87,12 +95,12 @@ class Plan:
 
     @classmethod
     def from_dict(cls, fields: Any) -> Plan:
-        """Back from run.json."""
+        """Back from run.json; those that do not say so are of the first design."""
         try:
             plain: dict[str, Any] = {
                 name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
             }
-            return cls(**plain)
+            return cls(**{"design": 1} | plain)
         except (AttributeError, TypeError) as error:
             raise InputError(f"this is no plan of a campaign: {error}") from None
 

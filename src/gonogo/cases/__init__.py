@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from gonogo.cases._case import DTYPE_CODES, EVERYWHERE, LAYOUTS, Case, parse_case
 from gonogo.cases.inputs import GUARD_BITS, find_guard, make_inputs
-from gonogo.cases.plan import CASES_PER_SEED, Design, Planned, find_usable, list_unrun, open_design, plan_cases
+from gonogo.cases.plan import (
+    CASES_PER_SEED,
+    DESIGN,
+    Design,
+    Planned,
+    find_usable,
+    list_unrun,
+    open_design,
+    plan_cases,
+)
 from gonogo.cases.shapes import INTERPRETER, ON_CPU, ON_GPU, STRATEGIES, SizeLimit, pick
 from gonogo.cases.values import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE, USUAL
 
 __all__ = [
     "CASES_PER_SEED",
+    "DESIGN",
     "DISTRIBUTIONS",
     "DTYPE_CODES",
     "EVERYWHERE",

@@ -17,6 +17,8 @@ from gonogo.cases.shapes import STRATEGIES, Axes, Picker, SizeLimit, classify
 from gonogo.cases.values import EXACT, LONGEST_REPETITIVE, ON_PROMISE
 from gonogo.ops import Op
 
+DESIGN = 2
+"""Raised whenever a seed gives other cases than it did, so that no run is completed with cases of another kind."""
 CASES_PER_SEED = 10**6
 """What keeps the cases of two seeds apart."""
 DRAWS = 4

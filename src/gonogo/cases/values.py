@@ -288,15 +288,11 @@ def draw_index(distribution: str, stream: Stream, count: int, below: int) -> npt
 
 
 def draw_int8(distribution: str, stream: Stream, count: int) -> npt.NDArray[np.int8]:
-    """−128 … 127, one in 16 the least of all; with some words of one sign, as if they were unsigned or shifted."""
+    """−128 … 127, one in 16 the least of all."""
     drawn = stream.uniform(count)
     if distribution in FIRST:
         return (np.floor(drawn * 255) - 127).astype(np.int8)
-    levels = np.where(stream.uniform(count) < 1 / 16, -128, np.floor(drawn * 256) - 128).astype(np.int8)
-    if distribution in ("ties", "whole"):
-        other = levels < 0 if distribution == "ties" else levels >= 0
-        return np.where(other, ~levels, levels)
-    return levels
+    return np.where(stream.uniform(count) < 1 / 16, -128, np.floor(drawn * 256) - 128).astype(np.int8)
 
 
 def draw_scale(distribution: str, stream: Stream, count: int, fmt: Format) -> npt.NDArray[Any]:

@@ -46,6 +46,18 @@ class Shift:
     dims: frozenset[int]
     relative: bool = False
     """Whether `common` is a fraction of the value: the shift was an exponent's."""
+    reach: Reach | None = None
+    """Of values that are powers: their exponents, where these are too far off for first order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reach:
+    """Exponents to the base e, and how far each may be off, what they share left out."""
+
+    exponents: Tensor
+    apart: Tensor
+    unit: float
+    """u_c, in which errors are counted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +106,8 @@ def share_error(
     are off cancels altogether. `error` is all of e's, and written to; `weight` is |1/Σe|.
     """
     own = total.own * weight + total.ulps
+    if shift is not None and shift.reach is not None:
+        return own * share.abs() + spread_shares(share, shift.reach, tuple(shift.dims))
     carried = torch.zeros_like(own) if total.carried is None else total.carried * weight
     if shift is not None:
         error.sub_(whole.abs() * shift.common).clamp_(min=0.0)
@@ -107,3 +121,23 @@ def share_error(
     others.nan_to_num_(nan=torch.inf, posinf=torch.inf)
     others.mul_(share.abs())
     return part.mul_((1 - share).abs_()).add_(others)
+
+
+def spread_shares(share: Tensor, reach: Reach, dims: tuple[int, ...]) -> Tensor:
+    """Error of p = e^x/Σe^x for exponents that are far off: p is largest where x_i is high and all others are low.
+
+    Between scores that are closer than their errors either may have all the weight, though one's power vanished.
+    """
+    high, low = reach.exponents + reach.apart, reach.exponents - reach.apart
+    most = torch.sigmoid(high - sum_others(low, dims)).nan_to_num_(nan=1.0)
+    least = torch.sigmoid(low - sum_others(high, dims)).nan_to_num_(nan=0.0)
+    spread = torch.maximum(most - share, share - least).clamp_(min=0.0).div_(reach.unit)
+    return torch.where(reach.apart.amax(dims, keepdim=True).isinf(), torch.inf, spread)
+
+
+def sum_others(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The log of Σ_{j≠i} e^(x_j); beside an element of most of the sum the others are added up by themselves."""
+    whole = torch.logsumexp(x, dims, keepdim=True)
+    leads = x - whole > -0.5
+    rest = torch.logsumexp(torch.where(leads, -torch.inf, x), dims, keepdim=True)
+    return torch.where(leads, rest, torch.log1p(-torch.exp(x - whole)) + whole)

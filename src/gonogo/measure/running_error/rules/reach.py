@@ -16,13 +16,25 @@ from torch import Tensor
 Spread = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(x, f(x), d) → a bound of |f(x ± d) − f(x)|."""
 
+VANISHED = -1100.0
+"""Exponents whose power, of 2 or e, is 0 in float64."""
 SMALL = 2.0**-10
 """Below this, relative to where a function bends, first order is right to one part in a thousand."""
 
 
 def grow(exponent: float = 1.0, offset: float = 0.0) -> Spread:
-    """b^x + offset: (y − offset)·(b^d − 1)."""
-    return lambda x, y, d: (y - offset) * torch.expm1(d * exponent)
+    """b^x + offset: (y − offset)·(b^d − 1), and b^(x + d) where d is large: b^x may have vanished there."""
+
+    def spread(x: Tensor, y: Tensor, d: Tensor) -> Tensor:
+        near = (y - offset) * torch.expm1(d * exponent)
+        return torch.where(d < 1, near, torch.exp((x + forgive_masks(x, d)) * exponent))
+
+    return spread
+
+
+def forgive_masks(x: Tensor, d: Tensor) -> Tensor:
+    """Exponents' errors, none of masks: past the range of a narrow format they are −∞, and 2^x is 0 either way."""
+    return torch.where(d.isinf() & (x < VANISHED), 0.0, d)
 
 
 def approach(where: Callable[[Tensor], Tensor], factor: float = 1.0) -> Spread:

@@ -14,11 +14,13 @@ from gonogo.measure.running_error.mode import Rule, RunningErrorMode
 from gonogo.measure.running_error.origins import Top, Total
 from gonogo.measure.running_error.rules.positions import doubt_ranks
 from gonogo.measure.running_error.summation import (
+    FEW,
     LONG,
     add_swamped,
     are_whole,
     bound_growth,
     bound_orders,
+    grow_repeated,
     is_mixed,
     limit_whole,
 )
@@ -70,9 +72,11 @@ def round_sum(
     bound = absolute * growth
     if ctx.contract.summation != "blocked":
         return bound
-    if is_mixed(growth, length, absolute, value):
+    mixed = is_mixed(growth, length, absolute, value)
+    if mixed or length > FEW:
         squares = add_magnitudes(x, 2, value, rest, named).square_()
-        bound = torch.minimum(bound, bound_orders(length, squares, value))
+        bound = torch.minimum(bound, bound_orders(length, squares.clone(), value)) if mixed else bound
+        bound = grow_repeated(bound, squares, value, length)
     if are_whole(x, err):
         return limit_whole(bound, absolute, length, ctx.unit)
     if length > LONG and bool((2 * value.abs() > absolute).any()):
@@ -119,8 +123,9 @@ def accumulate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     if ctx.contract.summation == "blocked" and length:
         squares = op(torch.mul(x, x, out=buffer), *rest, **named)
         lengths = count_prefixes(x, length, dim)
-        own = bound_orders(lengths, squares, value)
+        own = bound_orders(lengths, squares.clone(), value)
         torch.minimum(own, torch.mul(absolute, bound_growth(lengths), out=buffer), out=own)
+        own = grow_repeated(own, squares, value, lengths)
         own = limit_whole(own, absolute, lengths, ctx.unit) if are_whole(x, err) else own
     else:
         own = absolute * ctx.growth(length)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gonogo.measure.running_error.companion import Error, covers, join, total
 from gonogo.measure.running_error.mode import Rule, RunningErrorMode
-from gonogo.measure.running_error.origins import Shift
-from gonogo.measure.running_error.rules.reach import RANGES, SPREADS, is_far
+from gonogo.measure.running_error.origins import Reach, Shift
+from gonogo.measure.running_error.rules.reach import RANGES, SPREADS, forgive_masks, is_far
 
 Slope = Callable[[Tensor, Tensor], Tensor]
 
@@ -56,6 +56,9 @@ def smooth_rule(function: str) -> Rule:
         accuracy = ctx.accuracy(function)
         value = op(x)
         carried = total(x, Error(err.extra, err.ulps + accuracy.argument))
+        origin = None
+        if isinstance(err.origin, Shift) and not err.origin.relative and function in ("exp", "exp2"):
+            origin = shift_exponents(ctx, function, x, carried, err.origin)
         if carried is not None:
             if is_far(function, x, carried, ctx.unit):
                 carried = SPREADS[function](x, value, carried * ctx.unit) / ctx.unit
@@ -68,13 +71,19 @@ def smooth_rule(function: str) -> Rule:
         if accuracy.absolute:
             own = value.new_full((), accuracy.absolute)
             carried = join(carried, own, err.extra)
-        origin = None
-        if isinstance(err.origin, Shift) and not err.origin.relative and function in ("exp", "exp2"):
-            steepness = 1.0 if function == "exp" else math.log(2)
-            origin = Shift(err.origin.common * steepness, err.origin.dims, relative=True)
         return value, Error(carried, accuracy.relative, origin)
 
     return rule
+
+
+def shift_exponents(ctx: RunningErrorMode, function: str, x: Tensor, carried: Tensor | None, shift: Shift) -> Shift:
+    """What powers share of an error that their exponents x share; `carried` is all of the exponents' error."""
+    steepness = 1.0 if function == "exp" else math.log(2)
+    reach = None
+    if carried is not None and is_far(function, x, carried, ctx.unit):
+        apart = (carried - shift.common).clamp_(min=0.0).mul_(steepness).add_(ctx.accuracy(function).relative)
+        reach = Reach(x * steepness, forgive_masks(x, apart).mul_(ctx.unit), ctx.unit)
+    return Shift(shift.common * steepness, shift.dims, relative=True, reach=reach)
 
 
 def sigmoid(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
