@@ -15,11 +15,11 @@ STRATEGIES = ("default", "boundary", "regular", "odd", "long")
 kernels are tuned for; any other; so long that sums, offsets and grids show their limits."""
 BOUNDARY = tuple(sorted({1, *(2**k + d for k in range(1, 13) for d in (-1, 1))}))
 REGULAR = tuple(sorted({*(2**k for k in range(1, 13)), 48, 80, 96, 192, 384, 640, 768, 1280, 1536, 3072}))
-LONG = (8192, 9216, 10007, 16384, 32768, 65536, 65536)
-LONG_OF_OTHERS = (*LONG[:-2], 65535, 65536, 65537, 70001)
+LONG = (8192, 10007, 16384, 20001, 32768, 50257, 65535, 65536, 65536)
+LONG_OF_OTHERS = (*LONG[:-3], 65535, 65536, 65537, 70001)
 """Of axes that are neither the last of an input nor summed over: kernels give those to a grid, and 65,535 is what a
 grid holds along two of its axes. A row of more than 65,536 many kernels refuse, and say so."""
-EDGES = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 8191, 65535)
+EDGES = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 8191, 65534)
 """Upper ends of the classes of sizes that a plan tells apart: tiles are as large as some of them."""
 
 
