@@ -34,5 +34,5 @@ def test_a_faulty_kernel_is_no_go(op: str, kernel: Kernel) -> None:
         pytest.importorskip("triton")
     device = find_device("auto")
     usable = [dtype for dtype in DTYPES if dtype in kernel.dtypes and not is_refused(kernel, dtype, device)]
-    found = [verify_stranger(op, kernel, dtype, device=device, cases=8) for dtype in usable]
+    found = [verify_stranger(op, kernel, dtype, device=device, cases=12) for dtype in usable]
     assert "no-go" in {finding.decision for finding in found}, found

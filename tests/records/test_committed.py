@@ -12,7 +12,7 @@ import gonogo
 from gonogo.campaign import Plan
 from gonogo.campaign.bench import Job, prepare
 from gonogo.campaign.execute import run_kernel
-from gonogo.cases import EXACT, FINITE, parse_case
+from gonogo.cases import DESIGN, EXACT, FINITE, parse_case
 from gonogo.ops import DTYPES, find_ops, op_names
 from gonogo.records import read_description, read_run
 
@@ -133,7 +133,10 @@ def test_ids_replay(name: str, gpu: pa.Table) -> None:
 
 @pytest.mark.parametrize("folder", CPU_RUNS, ids=lambda folder: folder.name)
 def test_plans_replay(folder: Path) -> None:
-    plan = Plan.from_dict(read_description(folder)["plan"])
+    described = read_description(folder)["plan"]
+    if described.get("design", 1) != DESIGN:
+        pytest.skip(f"planned by an earlier design of cases than {DESIGN}; its ids replay")
+    plan = Plan.from_dict(described)
     planned = [(job.number, job.case.id, kernel) for job in plan.jobs() for kernel in job.kernels]
     table = read_run(folder, ["number", "case", "kernel"])
     assert {tuple(row.values()) for row in table.to_pylist()} == set(planned)

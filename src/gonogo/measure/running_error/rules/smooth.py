@@ -81,7 +81,9 @@ def shift_exponents(ctx: RunningErrorMode, function: str, x: Tensor, carried: Te
     steepness = 1.0 if function == "exp" else math.log(2)
     reach = None
     if carried is not None and is_far(function, x, carried, ctx.unit):
-        apart = (carried - shift.common).clamp_(min=0.0).mul_(steepness).add_(ctx.accuracy(function).relative)
+        # All of an infinite error may be an exponent's own: the shift may be infinite, and what is left NaN.
+        apart = (carried - shift.common).nan_to_num_(nan=torch.inf, posinf=torch.inf).clamp_(min=0.0)
+        apart = apart.mul_(steepness).add_(ctx.accuracy(function).relative)
         reach = Reach(x * steepness, forgive_masks(x, apart).mul_(ctx.unit), ctx.unit)
     return Shift(shift.common * steepness, shift.dims, relative=True, reach=reach)
 
