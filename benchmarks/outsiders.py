@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -78,7 +78,7 @@ def verify_entry(place: Place, *, device: str, cases: int, seed: int) -> Finding
         found = gonogo.verify(
             entry.kernel, entry.op, dtypes=dtypes, cases=cases, seed=seed, device=device, strict=False
         )
-    except GonogoError as error:
+    except (GonogoError, RuntimeError) as error:
         refused = "interpreter" in str(error)
         return Finding(*facts, "refused" if refused else "error", why=str(error).partition("\n")[0])
     worst = found.worst_case
@@ -88,19 +88,24 @@ def verify_entry(place: Place, *, device: str, cases: int, seed: int) -> Finding
 
 def verify_within(
     places: list[Place], work: Callable[[Place], Finding], workers: int, seconds: float | None
-) -> Iterator[Finding]:
-    """Findings in the order of the entries; those that take longer than all may together are left out."""
+) -> list[Finding]:
+    """Findings in the order of the entries; those that take longer than all may together are left out.
+
+    Each has a process of its own: what a kernel does to a GPU must not count against the next.
+    """
     # Spawned, for a process that has touched a GPU cannot be forked.
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     begun = [pool.submit(work, place) for place in places]
+    found: dict[int, Finding] = {}
     try:
         for done in as_completed(begun, timeout=seconds):
-            print(f"{done.result().kernel}: {done.result().decision}", file=sys.stderr, flush=True)
+            found[begun.index(done)] = finding = done.result()
+            print(f"{finding.kernel}: {finding.decision} {finding.why}".rstrip(), file=sys.stderr, flush=True)
     except TimeoutError:
         for process in list(pool._processes.values()):
             process.kill()
     pool.shutdown(wait=False, cancel_futures=True)
-    yield from (one.result() for one in begun if one.done() and not one.cancelled() and one.exception() is None)
+    return [found[number] for number in sorted(found)]
 
 
 def format_report(found: list[Finding]) -> list[str]:
@@ -156,7 +161,7 @@ def main() -> None:
         named = {place: importlib.import_module(place[0]).ENTRIES[place[1]].kernel.__name__ for place in places}
         places = [place for place in places if named[place] in chosen.only]
     work = partial(verify_entry, device=device, cases=chosen.cases, seed=chosen.seed)
-    found = list(verify_within(places, work, chosen.workers, chosen.seconds))
+    found = verify_within(places, work, chosen.workers, chosen.seconds)
     options = f"--device {device} --cases {chosen.cases} --seed {chosen.seed}"
     options += "" if tuple(chosen.modules) == MODULES else f" --modules {' '.join(chosen.modules)}"
     lines = [

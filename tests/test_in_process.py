@@ -1,12 +1,16 @@
-"""Inputs made ahead by threads: the same as made in turn, in order, and nothing hangs or is lost."""
+"""Inputs made ahead by threads, the same as made in turn; and a GPU that a kernel loses."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+import gonogo
 from gonogo.cases import FINITE, INTERPRETER, Case, make_inputs, plan_cases
 from gonogo.in_process import AHEAD, MAKERS, make_ahead
 from gonogo.ops import get_op
@@ -80,3 +84,45 @@ def test_what_a_maker_raises_comes_out_in_its_turn() -> None:
     with pytest.raises(MemoryError, match="no room for it"):
         next(made)
     assert {thread for thread in threading.enumerate() if "ThreadPool" in thread.name} <= before
+
+
+def test_a_kernel_that_loses_the_gpu_is_no_go_and_nothing_runs_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = iter(range(10**6))
+
+    def fault(x: torch.Tensor) -> torch.Tensor:
+        if next(calls) > 20:
+            monkeypatch.setattr("gonogo.campaign.outcome._is_gpu_lost", lambda device: True)
+            monkeypatch.setattr("gonogo.in_process.make_inputs", None)  # as on a GPU, nothing can be made any more
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return x.relu()
+
+    found = gonogo.verify(fault, "relu", dtypes="float32", device="cpu", strict=False)
+    (failed,) = found.failed
+    assert (found.decision, failed.verdict.reason, found.smallest) == ("no-go", "crashed", failed.case)
+    assert failed.case in str(found.notes)
+    assert len(found.verdicts) + len(found.unjudged) == 24
+    assert all("has lost the GPU to this process" in case.why for case in found.unjudged)
+
+
+LOSE_THE_GPU = """
+import sys, torch, gonogo
+sys.path.insert(0, sys.argv[1])
+from writes import writes_nowhere
+from gonogo.errors import NoGo
+try:
+    gonogo.verify(writes_nowhere, "relu", dtypes="float32")
+except NoGo as error:
+    print(error)
+"""
+
+
+@pytest.mark.gpu
+def test_a_gpu_that_is_lost(tmp_path: Path) -> None:
+    fault = Path(__file__).parent / "campaign" / "more_ops" / "gpu_fault" / "triton.py"
+    (tmp_path / "writes.py").write_text(fault.read_text())
+    (tmp_path / "lose.py").write_text(LOSE_THE_GPU)
+    command = [sys.executable, str(tmp_path / "lose.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "no-go: crashed: " in done.stdout
+    assert "has lost the GPU to this process" in done.stdout

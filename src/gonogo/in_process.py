@@ -24,6 +24,10 @@ AHEAD = 2 * MAKERS
 """Cases whose inputs are made before they are asked for."""
 
 NO_ROOM = "the GPU has no room for rows 2^30 elements apart"
+LOST = (
+    "the kernel's fault on {} has lost the GPU to this process. gonogo check runs each case in a process that can "
+    "be replaced"
+)
 
 Made = TypeVar("Made")
 
@@ -82,6 +86,8 @@ class InProcess:
     """A bound reading up to this is go without a deterministic one beside it."""
     raised: list[BaseException] = field(default_factory=list, repr=False)
     """The first error of the candidate, where it raised one; no more, for each keeps the tensors of its case."""
+    lost: list[str] = field(default_factory=list, repr=False)
+    """The case on which a kernel read or wrote where no memory is: nothing runs on the GPU from here on."""
 
     def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
         """Rows of each case, of those kernels that take its dtype."""
@@ -95,7 +101,8 @@ class InProcess:
         from gonogo.campaign.execute import describe, run_job
 
         made = self._make_inputs([case for case, _ in planned])
-        for number, ((case, strategy), inputs) in enumerate(zip(planned, made, strict=True)):
+        for number, (case, strategy) in enumerate(planned):
+            inputs = None if self.lost else next(made)
             usable = tuple(name for name in kernels if case.dtype in self.op.kernel(name).dtypes)
             job = Job(
                 number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only,
@@ -103,13 +110,16 @@ class InProcess:
             )  # fmt: skip
             if inputs is None:
                 facts = [describe(job, self.op, self.op.kernel(name)) for name in usable]
-                yield [fact | {"outcome": "refused", "detail": NO_ROOM} for fact in facts]
+                why = LOST.format(self.lost[0]) if self.lost else NO_ROOM
+                yield [fact | {"outcome": "refused", "detail": why} for fact in facts]
                 continue
             with _one_thread() if self.device == "cuda" else nullcontext():
                 rows = list(
                     run_job(job, lambda kernel: None, op=self.op, inputs=inputs, keep_error=self._keep_error)
                 )
-            if "far" in case.layout:
+            if any(row["outcome"] == "crashed" for row in rows):
+                self.lost.append(case.id)
+            elif "far" in case.layout:
                 from torch.cuda import empty_cache
 
                 del inputs

@@ -150,6 +150,8 @@ def _plan_runs(
 
 def _find_notes(runner: InProcess, planned: Sequence[Planned]) -> tuple[str, ...]:
     """What the reference does that a user may not mean."""
+    if runner.lost:
+        return ()
     smallest = min((case for case, _ in planned), key=lambda case: math.prod(case.sizes))
     return tuple(
         f"the reference casts to {cast}: its value stays float64, and a rounding to {cast} counts as error that is "
