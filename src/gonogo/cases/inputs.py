@@ -100,8 +100,9 @@ def lay_out(
         axis = next(axis for axis, size in enumerate(shape) if size > 1)
         kept = np.ascontiguousarray(array.take([0], axis))
         strides = [stride // bits.itemsize for stride in kept.strides]
-        # As much memory as a copy would have: what takes it for one must read wrong numbers, not fault.
-        stored = np.resize(np.roll(kept, 1), bits.size)
+        # As much memory as a copy would have: what takes it for one must read wrong numbers, not fault. What stands
+        # there are values of the other entries, for a single one repeated would be right.
+        stored = np.roll(bits, 1)
         stored[: kept.size] = kept.reshape(-1)
         return stored, (*strides[:axis], 0, *strides[axis + 1 :]), 0
     if layout == "offset":

@@ -25,8 +25,10 @@ DRAWS = 4
 """Draws to choose a case from: more of them cover little more and cost as much time as small cases do."""
 LONG_EVERY, LONG_AT, ALIKE_AT = 6, 5, 3
 """Of so many cases one has a long axis, and one two axes of one size: what takes one for the other shows there."""
-LARGE_EVERY, LARGE_AT, FAR_AT = 24, 13, 11
-"""Of so many one has many tiles along two axes, and one rows that are far apart."""
+FAR_EVERY, FAR_AT = 24, 11
+"""Of so many one has rows that are far apart."""
+LARGE_AT = 7
+"""Which one of those that a large one is among it is."""
 FAR_ROWS, FAR_WIDTH = 3, 1024
 
 Planned = tuple[Case, str]
@@ -114,9 +116,9 @@ class Design:
         return drawn[best]
 
     def _draw(self, picker: Picker, number: int) -> Planned:
-        if self.limit.far and self.dtype != "float32" and number % LARGE_EVERY == FAR_AT and self._far_inputs():
+        if self.limit.far and self.dtype != "float32" and number % FAR_EVERY == FAR_AT and self._far_inputs():
             return self._draw_far(picker, number)
-        if number % LARGE_EVERY == LARGE_AT and len(self.free) > 1:
+        if number % self.limit.large_every == LARGE_AT and len(self.free) > 1:
             sizes, strategy = self.axes.draw_large(picker, self._choose_large(picker), self.others), "large"
         elif "long" in self.strategies and number % LONG_EVERY == LONG_AT and self.long:
             first, strategy = self.long[number // LONG_EVERY % len(self.long)], "long"
@@ -154,16 +156,25 @@ class Design:
         return rare[picker.below(len(rare))] if rare else None
 
     def _choose_large(self, picker: Picker) -> list[str]:
-        """Two axes, of the output where it has two: those that a kernel cuts into tiles."""
+        """All axes, or two: mostly the last of the output, those that a kernel cuts into tiles."""
+        if picker.below(2):
+            return list(self.free)
         axes = [axis for axis in self.axes.arrays[-1] if axis in self.free]
         axes = axes if len(axes) > 1 else list(self.free)
+        axes = axes[-2:] if picker.below(3) else axes
         return [axes.pop(picker.below(len(axes))) for _ in range(2)]
 
     def _draw_layout(self, picker: Picker, sizes: dict[str, int]) -> str:
-        """A layout for each input, the less used ones first; half of all inputs are contiguous."""
-        chosen = []
+        """A layout for each input, the less used ones first; half of all inputs are contiguous.
+
+        At most one is expanded along a sum: of two, equal products would be added again and again.
+        """
+        chosen: list[str] = []
         for position in range(len(self.op.inputs)):
-            names = [name for name in EVERYWHERE[1:] if name != "expanded" or self._may_repeat(position, sizes)]
+            before = [at for at, name in enumerate(chosen) if name == "expanded"]
+            alone = not any(self._find_repeated(at, sizes) for at in before)
+            may = self._may_repeat(position, sizes) and (alone or not self._find_repeated(position, sizes))
+            names = [name for name in EVERYWHERE[1:] if name != "expanded" or may]
             counts = [self.seen[("layout", position, name)] for name in names]
             rare = [name for name, count in zip(names, counts, strict=True) if count == min(counts)]
             chosen.append(rare[picker.below(len(rare))] if picker.below(2) else EVERYWHERE[0])
@@ -171,8 +182,12 @@ class Design:
 
     def _may_repeat(self, position: int, sizes: dict[str, int]) -> bool:
         """Whether an input may have stride 0: not along an axis of a long sum, whose terms would all be alike."""
+        return self._find_repeated(position, sizes) <= LONGEST_REPETITIVE
+
+    def _find_repeated(self, position: int, sizes: dict[str, int]) -> int:
+        """How many equal terms of a sum an input would have, were it expanded; 0 where it is no sum's axis."""
         axes = [axis for axis in self.op.inputs[position].axes.split() if sizes[axis] > 1]
-        return not axes or axes[0] not in self.op.reduced or sizes[axes[0]] <= LONGEST_REPETITIVE
+        return sizes[axes[0]] if axes and axes[0] in self.op.reduced else 0
 
     def _draw_distribution(self, picker: Picker, sizes: dict[str, int]) -> str:
         """One of those that were drawn least, and that a sum of this length can be judged on."""

@@ -21,11 +21,27 @@ LONG_OF_OTHERS = (*LONG[:-3], 65535, 65536, 65537, 70001)
 grid holds along two of its axes. A row of more than 65,536 many kernels refuse, and say so."""
 EDGES = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 8191, 65534)
 """Upper ends of the classes of sizes that a plan tells apart: tiles are as large as some of them."""
+TILE = 16
+"""The smallest that kernels usually cut an axis into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one case may cost."""
+
+    inputs: int
+    """Elements of any input; they are drawn on the host."""
+    output: int
+    """Elements of the output."""
+    rows: int
+    """Rows of the output: its elements over those along the main axis, or along its last."""
+    work: int
+    """Product of the sizes of all axes: terms of all sums together."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeLimit:
-    """What a case may cost."""
+    """What cases may cost."""
 
     elements: int
     """Elements of any one array, usually."""
@@ -39,11 +55,24 @@ class SizeLimit:
     """Largest size of an axis that the op lists."""
     most: int
     """Elements of any one array where a listed size needs them."""
+    large_every: int = 24
+    """One case in so many has many tiles along several axes."""
     far: bool = False
     """Whether rows may be 2^30 elements apart."""
 
+    def allow(self, elements: int) -> Budget:
+        """For arrays of so many elements."""
+        return Budget(elements, elements, self.rows, self.work)
 
-ON_GPU = SizeLimit(2**17, 2**17, 2**26, 2**17, 2**26, 2**26)
+    def allow_large(self) -> Budget:
+        """For a case of many tiles along several axes; no more than usual where that is all there may be."""
+        if self.most <= self.elements:
+            return self.allow(self.elements)
+        inputs, output = max(2**17, 2 * self.elements), max(2**17, 16 * self.elements)
+        return Budget(inputs, output, output, max(2**22, self.work))
+
+
+ON_GPU = SizeLimit(2**17, 2**17, 2**26, 2**17, 2**26, 2**26, large_every=12)
 ON_CPU = SizeLimit(2**14, 2**14, 2**20, 2**16, 2**24, 2**24)
 INTERPRETER = SizeLimit(2**14, 24, 2**18, 2049, 2049, 2**14)
 """Triton's interpreter takes 2 ms per program, and as long for some steps of its loops."""
@@ -98,18 +127,18 @@ class Axes:
         top = min(self.limit.longest, self.op.largest.get(axis, self.limit.longest))
         return tuple(size for size in sizes if size <= top) or listed
 
-    def find_room(self, axis: str, sizes: dict[str, int], elements: int, of_output: int = 0) -> int:
-        """The largest size of an axis beside those of the others, by the elements of inputs and of the output."""
+    def find_room(self, axis: str, sizes: dict[str, int], budget: Budget) -> int:
+        """The largest size of an axis beside those of the others."""
         times = max(self.work.count(axis), 1)
         others = math.prod([sizes[other] for other in self.work if other != axis])
-        room = int((self.limit.work / others) ** (1 / times) + 1e-9)
+        room = int((budget.work / others) ** (1 / times) + 1e-9)
         *inputs, output = self.arrays
-        for axes, most in (*((axes, elements) for axes in inputs), (output, of_output or elements)):
+        for axes, most in (*((axes, budget.inputs) for axes in inputs), (output, budget.output)):
             if axis in axes:
                 room = min(room, most * sizes[axis] // math.prod([sizes[other] for other in axes]))
         if axis in output and axis != self.along:
             rows = math.prod([sizes[other] for other in output if other != self.along])
-            room = min(room, self.limit.rows * (of_output // elements or 1) * sizes[axis] // rows)
+            room = min(room, budget.rows * sizes[axis] // rows)
         return room
 
     def draw(
@@ -125,35 +154,35 @@ class Axes:
         elements = self.limit.elements >> 2 * picker.below(3)
         if strategy == "long":
             elements = min(4 * self.limit.elements, self.limit.most)
-        room = self.find_room(first, sizes, elements)
+        budget = self.limit.allow(elements)
+        room = self.find_room(first, sizes, budget)
         sizes[first] = size or self._draw_size(picker, first, strategy, math.isqrt(room) if twin else room)
         settled = [first]
-        if twin and self._takes(twin, sizes[first]) and sizes[first] <= self.find_room(twin, sizes, elements):
+        if twin and self._takes(twin, sizes[first]) and sizes[first] <= self.find_room(twin, sizes, budget):
             sizes[twin] = sizes[first]
             settled.append(twin)
-        return self._fill(picker, sizes, settled, others, elements)
+        return self._fill(picker, sizes, settled, others, budget)
 
-    def draw_large(self, picker: Picker, pair: Sequence[str], others: Sequence[str]) -> dict[str, int]:
-        """Two axes as long as fit beside one another, the rest in what room they leave.
-
-        The output has more elements than inputs, which are drawn on the host.
-        """
-        sizes = dict(self.smallest)
-        elements, of_output = (min(times * self.limit.elements, self.limit.most) for times in (2, 16))
-        # A sixteenth of an array is for its other axes.
-        shares = 16 if any({*pair} < {*axes} for axes in self.arrays) else 1
+    def draw_large(self, picker: Picker, axes: Sequence[str], others: Sequence[str]) -> dict[str, int]:
+        """Some axes about as long as they can be all at once, the rest in what room they leave."""
+        sizes, budget = dict(self.smallest), self.limit.allow_large()
         unlisted = [name for name in others if name != "default"] or others
-        for number, axis in enumerate(pair):
-            room = self.find_room(axis, sizes, elements // shares, of_output // shares)
-            room = room if number else 2 * math.isqrt(room)
-            way = unlisted[picker.below(len(unlisted))]
-            sizes[axis] = self._draw_size(picker, axis, way, room, large=True)
-        return self._fill(picker, sizes, pair, others, elements, of_output)
+        together = self._fit_together(axes, budget)
+        for axis in axes:
+            room = min(together, self.find_room(axis, sizes, budget))
+            sizes[axis] = self._draw_size(picker, axis, unlisted[picker.below(len(unlisted))], room, large=True)
+        return self._fill(picker, sizes, axes, others, budget)
+
+    def _fit_together(self, axes: Sequence[str], budget: Budget) -> int:
+        """A size that all these axes may have at once, and a third more: some of them will have less."""
+        size = 4
+        while all(self.find_room(axis, self.smallest | dict.fromkeys(axes, size), budget) >= size for axis in axes):
+            size += size // 4
+        return size + size // 3
 
     def _fill(
-        self, picker: Picker, sizes: dict[str, int], settled: Sequence[str], others: Sequence[str], elements: int,
-        of_output: int = 0,
-    ) -> dict[str, int]:  # fmt: skip
+        self, picker: Picker, sizes: dict[str, int], settled: Sequence[str], others: Sequence[str], budget: Budget
+    ) -> dict[str, int]:
         """Sizes of the axes that are not settled, in any order.
 
         The main axis has sizes off the usual ones: those it has whenever it comes first itself.
@@ -161,7 +190,7 @@ class Axes:
         unusual = [name for name in others if name in ("boundary", "odd")] or others
         for axis in self._shuffle(picker, settled):
             ways = unusual if axis == self.op.main else others
-            way, room = ways[picker.below(len(ways))], self.find_room(axis, sizes, elements, of_output)
+            way, room = ways[picker.below(len(ways))], self.find_room(axis, sizes, budget)
             sizes[axis] = self._draw_size(picker, axis, way, room)
         return sizes
 
@@ -200,6 +229,6 @@ class Axes:
         return fits and size <= self.limit.longest_listed
 
 
-def classify(size: int) -> int:
-    """Which class of sizes it is in."""
-    return bisect_right(EDGES, size - 1)
+def classify(size: int) -> tuple[int, bool]:
+    """Which class of sizes it is in, and whether tiles divide it: tails are of one kind, fast paths of another."""
+    return bisect_right(EDGES, size - 1), size % TILE == 0
