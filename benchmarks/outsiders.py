@@ -87,14 +87,15 @@ def verify_entry(place: Place, *, device: str, cases: int, seed: int) -> Finding
 
 
 def verify_within(
-    places: list[Place], work: Callable[[Place], Finding], workers: int, seconds: float | None
+    places: list[Place], work: Callable[[Place], Finding], workers: int, seconds: float | None, *, alone: bool
 ) -> list[Finding]:
     """Findings in the order of the entries; those that take longer than all may together are left out.
 
-    Each has a process of its own: what a kernel does to a GPU must not count against the next.
+    Each has a process of its own if they are to be `alone`: what one does to a GPU must not count against the next.
     """
     # Spawned, for a process that has touched a GPU cannot be forked.
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, max_tasks_per_child=1 if alone else None)
     begun = [pool.submit(work, place) for place in places]
     found: dict[int, Finding] = {}
     try:
@@ -161,7 +162,7 @@ def main() -> None:
         named = {place: importlib.import_module(place[0]).ENTRIES[place[1]].kernel.__name__ for place in places}
         places = [place for place in places if named[place] in chosen.only]
     work = partial(verify_entry, device=device, cases=chosen.cases, seed=chosen.seed)
-    found = verify_within(places, work, chosen.workers, chosen.seconds)
+    found = verify_within(places, work, chosen.workers, chosen.seconds, alone=device != "cpu")
     options = f"--device {device} --cases {chosen.cases} --seed {chosen.seed}"
     options += "" if tuple(chosen.modules) == MODULES else f" --modules {' '.join(chosen.modules)}"
     lines = [

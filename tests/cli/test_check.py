@@ -127,7 +127,9 @@ def test_wrong_kernel_explains_itself_and_replays(tmp_path: Path) -> None:
     ):
         assert line in done.stdout
     assert told["smallest"].startswith("softmax:")
-    assert told["smallest"].split(":")[2].startswith("1x1x")
+    smallest = told["smallest"].split(":")[2].split("x")
+    assert "1" in smallest[:2]
+    assert max(map(int, smallest)) <= 3
     replay = find_line(done, "replay")
     assert replay == told["replay"]
     again = gonogo(*replay.removeprefix("gonogo ").split())
