@@ -271,6 +271,26 @@ def test_a_verification_has_every_pair_of_axes_alike_and_two_axes_of_many_tiles(
             assert any(sizes["M"] * sizes["N"] > 132 * 64 * 64 for sizes in planned)
 
 
+def test_a_contiguous_read_of_stride_0_finds_other_values() -> None:
+    """Of a vector, too, whose one value must not stand in every place that such a read looks at."""
+    for shape in ((33,), (4, 9), (1, 17)):
+        bits = draw_values("normal", Stream("a"), shape, get_format("float32"))
+        stored, strides, offset = lay_out("expanded", shape, bits)
+        assert (0 in strides, offset, stored.size) == (True, 0, bits.size)
+        seen = np.lib.stride_tricks.as_strided(stored, shape, [4 * stride for stride in strides])
+        assert not np.array_equal(seen.reshape(-1), stored)
+
+
+def test_no_two_inputs_are_expanded_along_one_sum() -> None:
+    for op in find_ops(("matmul", "conv2d", "bmm")):
+        for case, _ in plan_cases(op, "float16", 200, 0, distributions=USUAL, limit=ON_CPU):
+            sizes, along = case.axis_sizes(op), 0
+            for at, described in enumerate(op.inputs):
+                axes = [axis for axis in described.axes.split() if sizes[axis] > 1]
+                along += bool(axes) and axes[0] in op.reduced and case.layout_of(op, at) == "expanded"
+            assert along <= 1, case.id
+
+
 def test_repetitive_terms_are_kept_from_long_sums() -> None:
     op = get_op("attention")
     for case, _ in plan_cases(op, "float32", 200, 0, distributions=USUAL, limit=ON_GPU):

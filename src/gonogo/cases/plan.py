@@ -28,7 +28,7 @@ LONG_EVERY, LONG_AT, ALIKE_AT = 6, 5, 3
 FAR_EVERY, FAR_AT = 24, 11
 """Of so many one has rows that are far apart."""
 LARGE_AT = 7
-"""Which one of those that a large one is among it is."""
+"""Number of the large case among as many as one of them is large."""
 FAR_ROWS, FAR_WIDTH = 3, 1024
 
 Planned = tuple[Case, str]
