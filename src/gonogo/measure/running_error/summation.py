@@ -26,7 +26,10 @@ FEW = 16
 """Terms up to which √n covers that."""
 
 LONG = 256
-"""Terms from which some may be too small beside the sum of the others to count at all."""
+"""Terms from which some may be too small beside the sum of the others to count at all, or lean one way."""
+
+STEPS = 6
+"""Steps between one and half of a sum's unit in the last place, that its terms are rounded to in turn."""
 
 SHORT = 4
 """Up to so many terms the statistical bound may exceed the sum of all partial sums' bounds; both are taken."""
@@ -47,6 +50,21 @@ def grow_repeated(bound: Tensor, squares: Tensor, total: Tensor, length: float |
     """A bound that covers chains of one term n times over: n·Σx² is (Σx)² there, and more anywhere else."""
     repeated = squares * length <= total * total * (1 + 1e-9)
     return torch.where(repeated, torch.maximum(bound, total.abs() * length * REPEATED), bound)
+
+
+def bound_lean(x: Tensor, total: Tensor, unit: float, dims: tuple[int, ...]) -> Tensor:
+    """How far a chain is off for terms that all lean one way, in units of u_c.
+
+    Late in a chain the sum moves in steps that are large beside the low bits of its terms: every term is rounded to
+    a multiple of the step, and terms that are equal, or all close below a multiple, are off to the same side. A
+    kernel may scale its terms as it likes, so steps of all kinds are tried. Terms of all kinds average out.
+    """
+    largest = total.abs() * unit
+    lean = torch.zeros_like(total)
+    for part in range(STEPS):
+        step = (largest * 2 ** (-part / STEPS)).clamp_(min=torch.finfo(x.dtype).tiny)
+        lean = torch.maximum(lean, (x / step).round_().mul_(step).sub_(x).sum(dims, keepdim=True).abs())
+    return lean.div_(unit)
 
 
 def is_mixed(growth: float | Tensor, length: float | Tensor, absolute: Tensor, total: Tensor) -> bool:

@@ -19,6 +19,7 @@ from gonogo.measure.running_error.summation import (
     add_swamped,
     are_whole,
     bound_growth,
+    bound_lean,
     bound_orders,
     grow_repeated,
     is_mixed,
@@ -79,10 +80,14 @@ def round_sum(
         bound = grow_repeated(bound, squares, value, length)
     if are_whole(x, err):
         return limit_whole(bound, absolute, length, ctx.unit)
-    if length > LONG and bool((2 * value.abs() > absolute).any()):
-        dims = find_dims(x, rest, named)
-        kept = restore_dims(value, x, tuple(dims)) if x.dim() else value
-        bound = bound + add_swamped(x, kept, ctx.unit).sum(tuple(dims)).reshape(bound.shape)
+    if length <= LONG:
+        return bound
+    dims = tuple(find_dims(x, rest, named))
+    kept = restore_dims(value, x, dims) if x.dim() else value
+    if err.ulps or err.extra is not None:  # raw inputs have few bits, and lean neither way
+        bound = torch.maximum(bound, bound_lean(x, kept, ctx.unit, dims).reshape(bound.shape))
+    if bool((2 * value.abs() > absolute).any()):
+        bound = bound + add_swamped(x, kept, ctx.unit).sum(dims).reshape(bound.shape)
     return bound
 
 
