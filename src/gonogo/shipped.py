@@ -6,14 +6,14 @@ its limit for all ops of the contract, and where there is none to the determinis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 from gonogo.errors import InputError
 from gonogo.limits import EVERY_OP, Limit
-from gonogo.lock import Provenance, read_lock
+from gonogo.lock import read_lock
 from gonogo.ops import Op
 from gonogo.schema import Contract
 
@@ -69,23 +69,23 @@ def find_limit(op: str, contract: Contract, lock: Path | None = None) -> FoundLi
     """The limit of a lock file; of the package's if none is given."""
     path = lock or shipped_lock()
     limits, provenance = read_lock(path)
-    limit = pick_limit(limits, op, contract.describe(), str(path))
-    if limit is None:
-        return _find_universal(limits, provenance, contract, lock)
-    return FoundLimit(limit, tell_limit(limit, str(provenance.get("devices", "?"))))
-
-
-def _find_universal(
-    limits: Sequence[Limit], provenance: Provenance, contract: Contract, lock: Path | None
-) -> FoundLimit:
-    """The lock file's limit for all ops of a contract, else the deterministic bound."""
-    for limit in limits:
-        if (limit.op, limit.contract, limit.gauge, limit.dtype) == (EVERY_OP, contract.describe(), "bound", None):
-            check_limit(limit, str(lock or shipped_lock()))
+    # Sums in no fixed order are within the same scale: their limit is that of the contract without them.
+    contracts = list(dict.fromkeys([contract.describe(), replace(contract, atomics=False).describe()]))
+    own = (pick_limit(limits, op, name, str(path)) for name in contracts)
+    for limit in (*own, *(pick_universal(limits, name, str(path)) for name in contracts)):
+        if limit is not None:
             return FoundLimit(limit, tell_limit(limit, str(provenance.get("devices", "?"))))
     return FoundLimit(
         None, NOTHING_CALIBRATED if lock is None else f"the deterministic bound: {lock} has no limit for this one"
     )
+
+
+def pick_universal(limits: Iterable[Limit], contract: str, lock: str) -> Limit | None:
+    """The one limit among a lock file's for all ops of a contract; None: none."""
+    for limit in limits:
+        if (limit.op, limit.contract, limit.gauge, limit.dtype) == (EVERY_OP, contract, "bound", None):
+            return check_limit(limit, lock)
+    return None
 
 
 def pick_limit(

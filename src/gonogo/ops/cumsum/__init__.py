@@ -1,6 +1,7 @@
 """Cumulative sum along the last axis."""
 
 from gonogo.ops._op import Input, Kernel, Op
+from gonogo.schema import Contract
 
 OP = Op(
     name="cumsum",
@@ -11,8 +12,9 @@ OP = Op(
     reduced=("H",),
     sums_of_products=True,
     kernels=(
-        Kernel("cumsum_torch", "torch", in_dtype=True),
-        Kernel("cumsum_torch_fp32", "torch"),
+        # On a GPU the framework's scan of one long row gives other bits in every call.
+        Kernel("cumsum_torch", "torch", contract=Contract(atomics=True), in_dtype=True),
+        Kernel("cumsum_torch_fp32", "torch", contract=Contract(atomics=True)),
         Kernel("cumsum_triton", "triton"),
         Kernel("cumsum_no_carry", "triton", "faulty", calibrate_against="cumsum_triton"),
         Kernel("cumsum_stale_carry", "triton", "faulty", calibrate_against="cumsum_triton"),
