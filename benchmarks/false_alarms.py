@@ -74,7 +74,14 @@ def check_unit(unit: Unit, *, cases: int, device: str) -> list[Finding]:
     set_switches(device)  # before Triton decorates anything
     configure_torch()  # by default torch's own products and convolutions break the promise of float32 on a GPU
     at_hand = math.ceil(cases / ONE_IN)
-    return [*_verify(unit, cases - at_hand, device), *_check(unit, range(cases - at_hand, cases), device)]
+    found = list(_verify(unit, cases - at_hand, device))
+    try:
+        found += _check(unit, range(cases - at_hand, cases), device)
+    except RuntimeError as error:  # a GPU that is lost stays so
+        found.append(
+            Finding("check", "no-go", "", f"{unit.kernel.name} in {unit.dtype}: {error}".partition("\n")[0])
+        )
+    return found
 
 
 def _verify(unit: Unit, cases: int, device: str) -> Iterator[Finding]:
@@ -139,8 +146,9 @@ def main() -> None:
     cases = math.ceil(chosen.checks / len(units))
     work = partial(check_unit, cases=cases, device=device)
     started = time.perf_counter()
-    # Spawned, for a process that has touched a GPU cannot be forked.
-    with ProcessPoolExecutor(chosen.workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    # Spawned, for a process that has touched a GPU cannot be forked; and what one unit does to it is its own.
+    context, alone = multiprocessing.get_context("spawn"), 1 if device == "cuda" else None
+    with ProcessPoolExecutor(chosen.workers, mp_context=context, max_tasks_per_child=alone) as pool:
         found = [one for findings in pool.map(work, units) for one in findings]
     seconds = time.perf_counter() - started
     controls = len({(unit.op, unit.kernel.name) for unit in units})

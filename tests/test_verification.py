@@ -300,7 +300,7 @@ def test_a_pattern_holds_of_the_smallest_case_too() -> None:
 
     sizes = {"rows": (4, 8), "cols": (9, 16, 33, 64)}
     op = gonogo.Op("same", inputs={"x": "rows cols"}, output="rows cols", sizes=sizes, reference=lambda x: x + 0)
-    found = gonogo.verify(wrong, op, device="cpu", strict=False, seed=1)
+    found = gonogo.verify(wrong, op, device="cpu", strict=False, seed=4)
     assert {one.sizes["cols"] for one in found.failed} == {
         one.sizes["cols"] for one in found.verdicts if not is_power_of_two(one.sizes["cols"])
     }

@@ -23,7 +23,7 @@ MAKERS = 3
 AHEAD = 2 * MAKERS
 """Cases whose inputs are made before they are asked for."""
 
-NO_ROOM = "the GPU has no room for rows 2^30 elements apart"
+NO_ROOM = "the GPU has no room for rows 2^31 elements from the first"
 LOST = (
     "the kernel's fault on {} has lost the GPU to this process. gonogo check runs each case in a process that can "
     "be replaced"

@@ -237,7 +237,7 @@ def _open_runner(
 
 
 def _count_workers(device: str) -> int:
-    """One per core; on a GPU so few that each has memory for rows 2^30 elements apart, where it has any."""
+    """One per core; on a GPU so few that each has memory for rows that are far apart, where it has any."""
     from gonogo.campaign import count_workers
 
     if device == "cpu":

@@ -32,7 +32,7 @@ DEFAULT_CASES = 24
 SEEDS = 2**63 // CASES_PER_SEED
 """A case's seed is kept in 63 bits."""
 FAR_NEEDS = 24 * 2**30
-"""Bytes of a GPU that must be free for rows 2^30 elements apart: 2^32 elements of two bytes, and as much again."""
+"""Bytes of a GPU that must be free for rows that are far apart: 2^32 elements of two bytes, and as much again."""
 
 
 @dataclass(frozen=True)

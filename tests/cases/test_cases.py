@@ -30,7 +30,7 @@ from gonogo.cases import (
     parse_case,
     plan_cases,
 )
-from gonogo.cases.inputs import FAR_STRIDE, GUARD_BITS, lay_out
+from gonogo.cases.inputs import GUARD_BITS, far_stride, lay_out
 from gonogo.cases.values import Stream, draw_values, round_to_bits
 from gonogo.errors import InputError
 from gonogo.formats import get_format
@@ -130,10 +130,20 @@ def test_each_input_has_its_own_layout() -> None:
 
 @pytest.mark.gpu
 def test_far_rows_are_past_32_bits() -> None:
-    case = parse_case("softmax:f16:1x3x17:f:normal:1")
-    (far,) = make_inputs(case, "cuda")
-    assert far.stride() == (17, FAR_STRIDE, 1)
-    assert torch.equal(far.softmax(-1).cpu().isnan().any(), torch.tensor(False))
+    for sizes, strides in (("1x3x17", (17, 2**30, 1)), ("1x1100x17", (17, 2**21, 1))):
+        (far,) = make_inputs(parse_case(f"softmax:f16:{sizes}:f:normal:1"), "cuda")
+        assert far.stride() == strides
+        assert torch.equal(far.softmax(-1).cpu().isnan().any(), torch.tensor(False))
+    (far,) = make_inputs(parse_case("rope:f16:1100x2x16:f:normal:1"), "cuda")
+    assert far.stride() == (2**21, 16, 1)
+
+
+@given(st.integers(3, 2**20))
+def test_the_last_of_far_rows_is_past_32_bits(rows: int) -> None:
+    stride = far_stride(rows)
+    assert (rows - 1) * stride >= 2**31
+    assert (rows - 1) * stride < 2**32
+    assert stride <= 2**30
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
@@ -249,7 +259,7 @@ def test_golden_plans() -> None:
         for limit in (INTERPRETER, ON_CPU, ON_GPU)
         for case, _ in plan_cases(op, "float16", 30, 5, distributions=USUAL, limit=limit)
     ]  # fmt: skip
-    assert (DESIGN, blake2b("\n".join(planned).encode(), digest_size=8).hexdigest()) == (2, "05230e2180545d44")
+    assert (DESIGN, blake2b("\n".join(planned).encode(), digest_size=8).hexdigest()) == (3, "02b40bb7abdda166")
 
 
 def test_long_rows_reach_65536_on_a_gpu() -> None:

@@ -19,6 +19,7 @@ import gonogo as package
 from gonogo import isolated, ops
 from gonogo.campaign import Limits, Plan, keep_switches, run_campaign
 from gonogo.campaign.printed import KEPT_BYTES
+from gonogo.cases import FINITE
 from gonogo.cli import cli
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.isolated import check_file
@@ -223,7 +224,9 @@ def test_records(tmp_path: Path) -> None:
     assert find_line(again, "recorded").startswith("0 rows added")
     assert gonogo("calibrate", folder, "-o", tmp_path / "lock").returncode == 0
     judged = gonogo(*words[:-2], "--lock", tmp_path / "lock", "--json")
-    assert json.loads(judged.stdout)["limit_from"] == "pooled, 9 cases of correct kernels on cpu"
+    finite = [row for row in rows if row["distribution"] in FINITE]
+    used = sum(row["role"] == "control" and row["outcome"] == "ok" for row in finite)
+    assert json.loads(judged.stdout)["limit_from"] == f"pooled, {used} cases of correct kernels on cpu"
     refused = gonogo(*words[:-1], tmp_path)
     assert refused.returncode == 2
     assert refused.stderr.endswith("is no run directory: it has no run.json. Record to a new one\n")

@@ -12,7 +12,8 @@ from gonogo.ops import Op, get_op
 DTYPE_CODES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
 LAYOUTS = ("contiguous", "transposed", "strided", "offset", "pitched", "expanded", "far")
 """In order; last two axes stored swapped; a gap behind every element; the first element off its alignment; a gap
-behind every row; the first axis of several repeats one entry, at stride 0; rows 2^30 elements apart, for a GPU."""
+behind every row; the first axis of several repeats one entry, at stride 0; rows so far
+apart that 32 bits do not hold an offset, for a GPU."""
 EVERYWHERE = LAYOUTS[:-1]
 """Those that need no more memory than the elements do."""
 _ID = re.compile(

@@ -20,10 +20,9 @@ GUARD = 64
 """Elements behind an input that belong to nobody: a read past its end finds NaN, a write is found afterwards."""
 GUARD_BITS = {1: 0x5A, 2: 0x7FDA, 4: 0x7FC5A5A5}
 """By element size: a NaN in every floating format; an odd number in int8."""
-FAR_STRIDE = 2**30
-"""Elements between two rows of a far input: it fits 32 bits, and twice that does not."""
-FAR_BEFORE = 2**31
-"""Elements before the first row of a far input, where an offset that has wrapped around lands: there is memory."""
+FAR_OFFSET = 2**31
+"""Elements from the first row of a far input to one of its last: what 32 bits do not hold. As many are before it,
+where an offset that has wrapped around lands: there is memory."""
 
 
 def make_inputs(case: Case, device: str = "cpu", op: Op | None = None) -> list[torch.Tensor]:
@@ -110,18 +109,27 @@ def lay_out(
     return bits, tuple(strides), 0
 
 
+def far_stride(rows: int) -> int:
+    """Elements between two rows of a far input: the least power of two that takes one of them past 32 bits.
+
+    Between two rows that are near each other 32 bits hold the offset, if there are many: only kernels that reckon
+    from the start of the tensor in 32 bits go wrong.
+    """
+    return FAR_OFFSET >> max((rows - 1).bit_length() - 1, 1)
+
+
 def _lay_far(array: npt.NDArray[Any], dtype: str, device: str) -> torch.Tensor:
-    """Rows FAR_STRIDE apart along the last axis but one; entries of axes before it follow one another."""
+    """Entries of the longest axis but the last far apart; those of the others follow one another."""
     import torch
 
-    rows, width = array.shape[-2:]
-    blocks = math.prod(array.shape[:-2])
-    end = FAR_BEFORE + (rows - 1) * FAR_STRIDE + blocks * width + GUARD
+    far = max(range(array.ndim - 1), key=lambda axis: (array.shape[axis], axis))
+    stride, near = far_stride(array.shape[far]), (*array.shape[:far], *array.shape[far + 1 :])
+    end = FAR_OFFSET + (array.shape[far] - 1) * stride + math.prod(near) + GUARD
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}[array.itemsize]
     stored = torch.full((end,), GUARD_BITS[array.itemsize], dtype=integers, device=device).view(
         getattr(torch, dtype)
     )
-    strides = [stride // array.itemsize for stride in np.empty((*array.shape[:-2], width), array.dtype).strides]
-    laid = stored.as_strided(array.shape, (*strides[:-1], FAR_STRIDE, 1), FAR_BEFORE)
+    strides = [near_stride // array.itemsize for near_stride in np.empty(near, array.dtype).strides]
+    laid = stored.as_strided(array.shape, (*strides[:far], stride, *strides[far:]), FAR_OFFSET)
     laid.copy_(_as_tensor(np.ascontiguousarray(array).reshape(-1), dtype, device).reshape(array.shape))
     return laid

@@ -17,7 +17,7 @@ from gonogo.cases.shapes import STRATEGIES, Axes, Picker, SizeLimit, classify
 from gonogo.cases.values import EXACT, LONGEST_REPETITIVE, ON_PROMISE
 from gonogo.ops import Op
 
-DESIGN = 2
+DESIGN = 3
 """Raised whenever a seed gives other cases than it did, so that no run is completed with cases of another kind."""
 CASES_PER_SEED = 10**6
 """What keeps the cases of two seeds apart."""
@@ -25,11 +25,14 @@ DRAWS = 4
 """Draws to choose a case from: more of them cover little more and cost as much time as small cases do."""
 LONG_EVERY, LONG_AT, ALIKE_AT = 6, 5, 3
 """Of so many cases one has a long axis, and one two axes of one size: what takes one for the other shows there."""
+TAIL_EVERY, TAIL_AT = 12, 1
+"""Of so many one has several tiles and a tail along the main axis."""
 FAR_EVERY, FAR_AT = 24, 11
 """Of so many one has rows that are far apart."""
 LARGE_AT = 7
 """Number of the large case among as many as one of them is large."""
-FAR_ROWS, FAR_WIDTH = 3, 1024
+FAR_ROWS = 1100
+"""Rows of a far input, of which 32 bits do not hold the offsets of the last."""
 
 Planned = tuple[Case, str]
 """A case and the strategy that its leading axis has its size from."""
@@ -116,13 +119,16 @@ class Design:
         return drawn[best]
 
     def _draw(self, picker: Picker, number: int) -> Planned:
-        if self.limit.far and self.dtype != "float32" and number % FAR_EVERY == FAR_AT and self._far_inputs():
+        if self.limit.far and self.dtype != "float32" and number % FAR_EVERY == FAR_AT and self._list_far():
             return self._draw_far(picker, number)
         if number % self.limit.large_every == LARGE_AT and len(self.free) > 1:
             sizes, strategy = self.axes.draw_large(picker, self._choose_large(picker), self.others), "large"
         elif "long" in self.strategies and number % LONG_EVERY == LONG_AT and self.long:
             first, strategy = self.long[number // LONG_EVERY % len(self.long)], "long"
             sizes = self.axes.draw(picker, first, None, strategy, self.others)
+        elif number % TAIL_EVERY == TAIL_AT and self.op.main in self.free:
+            strategy = "tail"
+            sizes = self.axes.draw(picker, self.op.main, None, strategy, self.others)
         else:
             first, size = self._choose_listed(picker, number)
             strategy = "default" if size is not None else self.others[picker.below(len(self.others))]
@@ -199,23 +205,29 @@ class Design:
         rare = [name for name, count in zip(usable, counts, strict=True) if count == min(counts)]
         return rare[picker.below(len(rare))]
 
-    def _far_inputs(self) -> list[int]:
-        return [at for at, described in enumerate(self.op.inputs)
-                if described.kind == "values" and len(described.axes.split()) > 1]  # fmt: skip
+    def _list_far(self) -> list[tuple[int, str]]:
+        """Inputs that may be far, each with every axis whose entries may be apart: any long one but the last."""
+        return [
+            (at, axis)
+            for at, described in enumerate(self.op.inputs) if described.kind == "values" and described.far
+            for axis in described.axes.split()[:-1] if self._may_be(axis, FAR_ROWS)
+        ]  # fmt: skip
+
+    def _may_be(self, axis: str, size: int) -> bool:
+        return axis in self.free and size <= self.op.largest.get(axis, size)
 
     def _draw_far(self, picker: Picker, number: int) -> Planned:
-        """One input with rows so far apart that 32 bits do not hold the offset of the third.
+        """One input with rows so far apart that 32 bits do not hold the offsets of the last.
 
         No product is one of vectors: cuBLAS multiplies those by kernels that count in 32 bits themselves.
         """
-        positions = self._far_inputs()
-        position = positions[picker.below(len(positions))]
-        *before, rows, width = self.op.inputs[position].axes.split()
-        sizes = self.axes.draw(picker, width, None, self.others[picker.below(len(self.others))], self.others)
-        for axis in sizes:
-            if not self.op.keeps_listed(axis):
-                own = min(max(sizes[axis], 2), FAR_WIDTH)
-                sizes[axis] = 1 if axis in before else FAR_ROWS if axis == rows else own
+        usable = self._list_far()
+        position, rows = usable[picker.below(len(usable))]
+        sizes = self.axes.draw(picker, rows, FAR_ROWS, "far", self.others)
+        own = self.op.inputs[position].axes.split()
+        before = own[: own.index(rows)]
+        for axis in self.free:
+            sizes[axis] = 1 if axis in before else max(sizes[axis], 2)
         layouts = ["far" if at == position else "contiguous" for at in range(len(self.op.inputs))]
         layout = "+".join(layouts) if len(layouts) > 1 else "far"
         return self._settle(picker, number, sizes, layout), "far"

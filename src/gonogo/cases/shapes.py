@@ -23,6 +23,8 @@ EDGES = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 8191, 65534)
 """Upper ends of the classes of sizes that a plan tells apart: tiles are as large as some of them."""
 TILE = 16
 """The smallest that kernels usually cut an axis into."""
+TAIL_FROM = 64
+"""What a size with a tail exceeds: less is often one tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class SizeLimit:
     large_every: int = 24
     """One case in so many has many tiles along several axes."""
     far: bool = False
-    """Whether rows may be 2^30 elements apart."""
+    """Whether rows may be further apart than 32 bits hold an offset."""
 
     def allow(self, elements: int) -> Budget:
         """For arrays of so many elements."""
@@ -153,7 +155,9 @@ class Axes:
         sizes = dict(self.smallest)
         elements = self.limit.elements >> 2 * picker.below(3)
         if strategy == "long":
-            elements = min(4 * self.limit.elements, self.limit.most)
+            elements = min(max(2 * self.limit.elements, 2**16), self.limit.most)
+        elif strategy in ("tail", "far"):
+            elements = self.limit.elements
         budget = self.limit.allow(elements)
         room = self.find_room(first, sizes, budget)
         sizes[first] = size or self._draw_size(picker, first, strategy, math.isqrt(room) if twin else room)
@@ -201,12 +205,16 @@ class Axes:
 
     def _draw_size(self, picker: Picker, axis: str, strategy: str, room: int, *, large: bool = False) -> int:
         """A size that there is room for; a large one is among the largest of these."""
-        if strategy == "odd" and not self.op.keeps_listed(axis):
+        if strategy in ("odd", "tail") and not self.op.keeps_listed(axis):
             top = min(room, self.limit.longest, self.op.largest.get(axis, room), 3000)
             if top < 5:
                 return self.smallest[axis]
             if large:
                 return top - picker.below(top // 2)
+            if strategy == "tail" and top > TAIL_FROM:
+                low = TAIL_FROM << picker.below((top // TAIL_FROM).bit_length())
+                size = min(top, low + 1 + picker.below(low - 1))
+                return size - (size % TILE == 0)
             low = 1 << picker.below(top.bit_length() - 1) + 1
             return min(top, low + picker.below(low))
         sizes = self.choices[axis, strategy]

@@ -33,6 +33,8 @@ class Input:
     """Numbers of the case's distribution and dtype; integers below `below`; −127 … 127; positive factors."""
     below: str | None = None
     """The axis an index points into."""
+    far: bool = True
+    """Whether 32 bits may be too few for an offset within it; not for parameters, which are never that large."""
 
     def __post_init__(self) -> None:
         _check_known(f"input {self.name}", "kind", self.kind, get_args(Kind))

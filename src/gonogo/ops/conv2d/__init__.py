@@ -5,7 +5,7 @@ from gonogo.schema import Contract
 
 OP = Op(
     name="conv2d",
-    inputs=(Input("x", "N C Y X"), Input("weight", "O C R T")),
+    inputs=(Input("x", "N C Y X"), Input("weight", "O C R T", far=False)),
     output="N O Y X",
     sizes={
         "N": (1, 2),

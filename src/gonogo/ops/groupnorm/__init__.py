@@ -4,7 +4,7 @@ from gonogo.ops._op import Input, Kernel, Op
 
 OP = Op(
     name="groupnorm",
-    inputs=(Input("input", "N G C L"), Input("weight", "G C"), Input("bias", "G C")),
+    inputs=(Input("input", "N G C L"), Input("weight", "G C", far=False), Input("bias", "G C", far=False)),
     output="N G C L",
     sizes={
         "N": (1, 2, 4),
