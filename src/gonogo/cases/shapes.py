@@ -219,6 +219,8 @@ class Axes:
             return min(top, low + picker.below(low))
         sizes = self.choices[axis, strategy]
         fitting = bisect_right(sizes, room)
+        if strategy == "long" and not fitting:  # of work that grows with its square
+            return room - picker.below(1 + room // 4)
         if large:
             return sizes[fitting - 1 - picker.below(min(fitting, 4))] if fitting else self.smallest[axis]
         return sizes[picker.below(fitting)] if fitting else self.smallest[axis]
