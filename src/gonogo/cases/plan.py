@@ -121,7 +121,7 @@ class Design:
     def _draw(self, picker: Picker, number: int) -> Planned:
         if self.limit.far and self.dtype != "float32" and number % FAR_EVERY == FAR_AT and self._list_far():
             return self._draw_far(picker, number)
-        if number % self.limit.large_every == LARGE_AT and len(self.free) > 1:
+        if number % self.limit.large_every == LARGE_AT and self.free and len(self.axes.work) > 1:
             sizes, strategy = self.axes.draw_large(picker, self._choose_large(picker), self.others), "large"
         elif "long" in self.strategies and number % LONG_EVERY == LONG_AT and self.long:
             first, strategy = self.long[number // LONG_EVERY % len(self.long)], "long"
@@ -163,7 +163,7 @@ class Design:
 
     def _choose_large(self, picker: Picker) -> list[str]:
         """All axes, or two: mostly the last of the output, those that a kernel cuts into tiles."""
-        if picker.below(2):
+        if picker.below(2) or len(self.free) == 1:
             return list(self.free)
         axes = [axis for axis in self.axes.arrays[-1] if axis in self.free]
         axes = axes if len(axes) > 1 else list(self.free)
