@@ -1,7 +1,7 @@
 # Every target makes .venv and installs what it needs first; only Python >= 3.11 must be there.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/measure/native/*)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/instrument/native/*)
 
 .PHONY: demo test lint docs bench results clean
 
@@ -32,7 +32,7 @@ bench: .venv/.installed
 
 # All tables of the documents, from the committed records.
 results: .venv/.installed
-	$(BIN)/gonogo calibrate $(sort $(wildcard records/h200-*)) -o src/gonogo/shipped.lock
+	$(BIN)/gonogo calibrate $(sort $(wildcard records/h200-*)) -o src/gonogo/limits/shipped.lock
 	$(BIN)/gonogo reproduce $(addprefix --records ,$(sort $(wildcard records/h200-*))) --out docs/results/h200
 	$(BIN)/gonogo reproduce --records records --out docs/results/all
 
@@ -44,4 +44,4 @@ results: .venv/.installed
 	touch $@
 
 clean:
-	rm -rf .venv build site src/*.egg-info src/gonogo/measure/*.so
+	rm -rf .venv build site src/*.egg-info src/gonogo/instrument/*.so

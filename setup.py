@@ -8,7 +8,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-NATIVE = Path("src/gonogo/measure/native")
+NATIVE = Path("src/gonogo/instrument/native")
 # Maxima and percentiles must agree to the bit with the other paths: no contraction, no reassociation.
 # `-fopenmp-simd` only lets the marked reductions vectorise; there is no OpenMP runtime.
 FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"]
@@ -16,7 +16,7 @@ FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-trappi
 setup(
     ext_modules=[
         Extension(
-            "gonogo.measure._native",
+            "gonogo.instrument._native",
             sources=[str(path) for path in sorted(NATIVE.glob("*.c"))],
             depends=[str(path) for path in sorted(NATIVE.glob("*.h"))],
             extra_compile_args=[] if sys.platform == "win32" else FLAGS,

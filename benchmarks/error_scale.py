@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from timing import time_side_by_side
 
-from gonogo.measure.running_error import error_scale
+from gonogo.instrument.running_error import error_scale
 
 
 @dataclass(frozen=True)

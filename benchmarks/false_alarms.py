@@ -24,12 +24,12 @@ from measure import describe_machine
 from strangers import load_stranger
 
 import gonogo
-from gonogo.campaign import find_device, set_switches
-from gonogo.campaign.worker import configure_torch
 from gonogo.cases import ON_CPU, ON_GPU, USUAL, make_inputs, plan_cases
 from gonogo.errors import NothingJudged
-from gonogo.intervals import upper_bound
+from gonogo.execution.precision import configure_torch
+from gonogo.limits.intervals import upper_bound
 from gonogo.ops import DTYPES, Kernel, find_ops, get_op
+from gonogo.runners.device import find_device, set_switches
 
 ROUTES = ("verify", "check")
 DECISIONS = ("go", "suspect", "no-go")

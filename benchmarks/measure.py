@@ -212,7 +212,7 @@ def describe_machine() -> str:
         import triton
 
         return f"an {torch.cuda.get_device_name()}, {versions}, triton {triton.__version__}"
-    from gonogo.measure import path_native
+    from gonogo.instrument import path_native
 
     model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")), platform.processor())  # fmt: skip

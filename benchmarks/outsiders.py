@@ -24,12 +24,12 @@ import torch
 from measure import describe_machine
 
 import gonogo
-from gonogo.campaign import find_device, set_switches
-from gonogo.campaign.worker import configure_torch
 from gonogo.errors import GonogoError
-from gonogo.intervals import clopper_pearson
+from gonogo.execution.precision import configure_torch
+from gonogo.limits.intervals import clopper_pearson
 from gonogo.ops import DTYPES
-from gonogo.planning import DEFAULT_CASES
+from gonogo.runners.device import find_device, set_switches
+from gonogo.user.planning import DEFAULT_CASES
 
 FOLDER = Path(__file__).with_name("second_corpus")
 MODULES = ("rows_torch", "rows_triton", "products_torch", "products_triton")

@@ -23,12 +23,12 @@ import ml_dtypes
 import torch
 
 import gonogo
-from gonogo.campaign import find_device, set_switches
-from gonogo.campaign.execute import REFUSED_BY_INTERPRETER
-from gonogo.campaign.worker import configure_torch
 from gonogo.errors import GonogoError
+from gonogo.execution.execute import REFUSED_BY_INTERPRETER
+from gonogo.execution.precision import configure_torch
 from gonogo.ops import DTYPES, Kernel, find_ops, get_op
-from gonogo.verification import DEFAULT_CASES
+from gonogo.runners.device import find_device, set_switches
+from gonogo.user.verification import DEFAULT_CASES
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import torch
 from measure import describe_machine
 
 import gonogo
-from gonogo.campaign import find_device, set_switches
 from gonogo.ops import DTYPES, get_op, softmax
+from gonogo.runners.device import find_device, set_switches
 
 CASES = {"cpu": 100, "cuda": 1_000}
 MUST_S = {"cpu": 20, "cuda": 30}

@@ -6,7 +6,7 @@ from pathlib import Path
 from gonogo.campaign import Plan, run_campaign
 from gonogo.evaluate import Rows, evaluate
 from gonogo.evaluate.score import calibrate, default_methods
-from gonogo.lock import diff_limits, read_lock, write_lock
+from gonogo.limits.lock import diff_limits, read_lock, write_lock
 from gonogo.records import load_columns
 
 if __name__ == "__main__":

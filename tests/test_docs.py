@@ -40,10 +40,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
 WITH_EXAMPLES = [
     "gonogo.formats",
-    "gonogo.measure.gauges",
-    "gonogo.measure.readings",
-    "gonogo.measure.running_error",
-    "gonogo.measure.stats",
+    "gonogo.instrument.gauges",
+    "gonogo.instrument.readings",
+    "gonogo.instrument.running_error",
+    "gonogo.instrument.stats",
 ]
 
 

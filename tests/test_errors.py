@@ -13,8 +13,8 @@ import pytest
 
 import gonogo
 from gonogo import errors
-from gonogo.measure import readings, stats
-from gonogo.measure.operands import as_operand
+from gonogo.instrument import readings, stats
+from gonogo.instrument.operands import as_operand
 
 KNOWN = "float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2"
 PASS_WHAT = "; pass a dense NumPy array, a torch tensor, or an object with __dlpack__ or __array__"

@@ -50,11 +50,10 @@ def test_import_brings_in_no_framework() -> None:
     assert loaded == []
 
 
-def test_measure_is_function_and_folder() -> None:
-    from gonogo.measure import stats
-    from gonogo.measure.readings import read
+def test_every_module_is_imported_as_any_other() -> None:
+    import gonogo.instrument.stats as stats
+    from gonogo.instrument.readings import read
 
-    assert callable(gonogo.measure)
     assert gonogo.measure is stats.measure
     assert gonogo.read is read
     assert isinstance(stats, ModuleType)
@@ -96,9 +95,9 @@ def test_without_torch() -> None:
 def test_without_the_native_path() -> None:
     """NumPy alone gives the same: all to the bit but what is summed."""
     found = run_fresh(
-        "import sys\nsys.modules['gonogo.measure._native'] = None\n"
+        "import sys\nsys.modules['gonogo.instrument._native'] = None\n"
         f"{MEASURE}\n"
-        "from gonogo.measure import path_native\n"
+        "from gonogo.instrument import path_native\n"
         "assert not path_native.available()\n"
         "print(json.dumps(found))"
     )

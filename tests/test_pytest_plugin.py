@@ -17,9 +17,9 @@ import gonogo
 from gonogo.cases import NON_FINITE
 from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.score import calibrate, default_methods
-from gonogo.lock import read_lock, write_lock
+from gonogo.limits.lock import read_lock, write_lock
+from gonogo.limits.shipped import shipped_lock
 from gonogo.records import load_columns, read_run
-from gonogo.shipped import shipped_lock
 
 pytest_plugins = ("pytester",)
 
@@ -300,7 +300,7 @@ def test_costs_nothing_when_unused(pytester: pytest.Pytester) -> None:
     quiet.stdout.fnmatch_lines(["*= gonogo =*", "gonogo: --gonogo-seed *[0-9]", "1 passed in *"])
     assert not (pytester.path / "gonogo.lock").exists()
     run(pytester, "--gonogo-cases", "0").stderr.fnmatch_lines(["*'0' is not a whole number above 0"])
-    heavy = ("numpy", "torch", "pyarrow", "ml_dtypes", "rich", "gonogo.suite", "gonogo.verification")
+    heavy = ("numpy", "torch", "pyarrow", "ml_dtypes", "rich", "gonogo.user.suite", "gonogo.user.verification")
     script = f"import sys, gonogo.pytest_plugin; sys.exit(str([name for name in {heavy} if name in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stderr == "[]\n"

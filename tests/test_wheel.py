@@ -89,7 +89,7 @@ def test_files_of_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     for name in (
-        "shipped.lock",
+        "limits/shipped.lock",
         "py.typed",
         "policies/field.toml",
         "evaluate/published.toml",
@@ -98,7 +98,7 @@ def test_files_of_the_wheel(wheel: Path) -> None:
         assert f"gonogo/{name}" in names
     assert all(name.startswith(("gonogo/", "gonogo-")) for name in names)
     if shutil.which("cc") or shutil.which("gcc"):
-        assert any(name.startswith("gonogo/measure/_native") for name in names), "a compiler was there"
+        assert any(name.startswith("gonogo/instrument/_native") for name in names), "a compiler was there"
 
 
 def test_import_and_measure(python: Path, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_import_and_measure(python: Path, tmp_path: Path) -> None:
 import importlib.util, json
 import numpy as np
 import gonogo
-from gonogo.measure import path_native
+from gonogo.instrument import path_native
 
 expected = np.sin(np.linspace(0, 3, 1000))
 stats = gonogo.measure(expected.astype(np.float16), expected)
@@ -137,7 +137,7 @@ print(json.dumps({
     assert str(python.parent.parent) in told["file"]
     assert 0 < told["max_abs"] <= 2**-12  # half a unit in the last place below 1
     assert 0 < told["ulp"] <= 0.5
-    installed = list(Path(told["file"]).parent.glob("measure/_native*"))
+    installed = list(Path(told["file"]).parent.glob("instrument/_native*"))
     assert told["native"] == bool(installed), "without the extension NumPy does it"
     assert len(told["refused"]) == 3
     assert all(

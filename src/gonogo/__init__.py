@@ -2,25 +2,23 @@
 
 # Modules whole, so that no name but gonogo's own is one of the package.
 import importlib
-import sys
-import types
 import typing
 
 from gonogo._version import __version__
 
 if typing.TYPE_CHECKING:
     from gonogo import errors, formats
-    from gonogo.checking import check
     from gonogo.errors import NoGo
     from gonogo.formats import Format
-    from gonogo.measure.gauges import Gauge, gauge
-    from gonogo.measure.readings import read
-    from gonogo.measure.running_error import error_scale
-    from gonogo.measure.stats import measure
+    from gonogo.instrument.gauges import Gauge, gauge
+    from gonogo.instrument.readings import read
+    from gonogo.instrument.running_error import error_scale
+    from gonogo.instrument.stats import measure
     from gonogo.own_op import Op
     from gonogo.schema import Contract, ErrorStats, Reading
-    from gonogo.verdicts import Verification
-    from gonogo.verification import verify
+    from gonogo.user.checking import check
+    from gonogo.user.verification import verify
+    from gonogo.verdict.verdicts import Verification
 
 __all__ = [
     "Contract",
@@ -46,17 +44,17 @@ _HOMES = {
     "Contract": "schema",
     "ErrorStats": "schema",
     "Format": "formats",
-    "Gauge": "measure.gauges",
+    "Gauge": "instrument.gauges",
     "NoGo": "errors",
     "Op": "own_op",
     "Reading": "schema",
-    "Verification": "verdicts",
-    "check": "checking",
-    "error_scale": "measure.running_error",
-    "gauge": "measure.gauges",
-    "measure": "measure.stats",
-    "read": "measure.readings",
-    "verify": "verification",
+    "Verification": "verdict.verdicts",
+    "check": "user.checking",
+    "error_scale": "instrument.running_error",
+    "gauge": "instrument.gauges",
+    "measure": "instrument.stats",
+    "read": "instrument.readings",
+    "verify": "user.verification",
 }
 """Public names and the modules that have them."""
 
@@ -72,15 +70,3 @@ def __getattr__(name: str) -> typing.Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(types.ModuleType):
-    """`measure` is both a function and the folder it lives in: as an attribute it is always the function."""
-
-    def __setattr__(self, name: str, value: typing.Any) -> None:
-        if name == "measure" and isinstance(value, types.ModuleType):
-            return  # the import system binds a folder once it is imported
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -159,7 +159,7 @@ class NoErrorRule(GonogoError, NotImplementedError):
         self.problem = f"no error rule for {op}: {hint or 'write the reference in primitive ops'}"
         super().__init__(
             f"{self.problem}. To add one: gonogo.error_scale(..., rules={{'{op}': rule}}), where rule(ctx, op, "
-            "args, kwargs) returns (value, error); see gonogo/measure/running_error"
+            "args, kwargs) returns (value, error); see gonogo/instrument/running_error"
         )
 
 

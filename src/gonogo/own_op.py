@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from gonogo.choices import CONTRACTS
 from gonogo.errors import InputError, suggest
 from gonogo.ops import Input, Kernel, get_op, op_names
 from gonogo.ops import Op as PlainOp
 from gonogo.schema import Contract
+from gonogo.words import CONTRACTS
 
 if TYPE_CHECKING:
     import torch
@@ -148,7 +148,7 @@ def _keep_contract(function: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel of ours, which must keep what it promises whatever its user has torch set to."""
 
     def call(*inputs: Any) -> Any:
-        from gonogo.campaign.worker import keep_precision
+        from gonogo.execution.precision import keep_precision
 
         with keep_precision():
             return function(*inputs)

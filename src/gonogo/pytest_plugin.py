@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pytest
 
 if TYPE_CHECKING:
-    from gonogo.judge import Verdict
     from gonogo.limits import Limit
     from gonogo.ops import Op
     from gonogo.schema import Contract
-    from gonogo.setting import Setting
-    from gonogo.suite import Suite
-    from gonogo.verdicts import Verification
+    from gonogo.user.suite import Suite
+    from gonogo.verdict.judge import Verdict
+    from gonogo.verdict.setting import Setting
+    from gonogo.verdict.verdicts import Verification
 
 T = TypeVar("T")
 FIXTURE = "gonogo"
@@ -78,7 +78,7 @@ class _Run:
 
     def open_suite(self) -> Suite:
         """The limits of this run."""
-        from gonogo.suite import Suite
+        from gonogo.user.suite import Suite
 
         if self.suite is None:
             option, here = self.config.option, self.config.invocation_params.dir
@@ -141,7 +141,7 @@ class Gauge:
         with a suspect case; under --gonogo-strict it fails.
         """
         __tracebackhide__ = True
-        from gonogo.verification import verify
+        from gonogo.user.verification import verify
 
         self._refuse_limits(options)
         limit, promised = self._find_limit(op, contract, controls, device)
@@ -182,7 +182,7 @@ class Gauge:
         --gonogo-strict it fails.
         """
         __tracebackhide__ = True
-        from gonogo.checking import check
+        from gonogo.user.checking import check
 
         self._refuse_limits(options)
         limit, promised = None, None
@@ -202,7 +202,7 @@ class Gauge:
         self, op: str | Op, contract: Contract | str | None, controls: Sequence[Callable[..., Any]], device: str
     ) -> tuple[Limit, Contract]:
         __tracebackhide__ = True
-        from gonogo.choices import find_contract, find_op
+        from gonogo.words import find_contract, find_op
 
         known, promised = _call(find_op, op), _call(find_contract, contract)
         return _call(self._suite.find_limit, known, promised, controls, device), promised

@@ -9,6 +9,9 @@ from typing import Any, Literal
 from gonogo.errors import InputError
 from gonogo.formats import get_format
 
+Row = dict[str, Any]
+"""A record, by column."""
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorStats:

@@ -13,7 +13,7 @@ from gonogo.campaign import Plan, resume_campaign, run_campaign
 from gonogo.errors import InputError
 from gonogo.records import read_run
 
-MORE_OPS = Path(__file__).parent / "more_ops"
+MORE_OPS = Path(__file__).parent.parent / "more_ops"
 CHANGES_EACH_TIME = ("time_us",)
 
 # The campaign ends itself, so that the moment is exact: after so many cases, half-way through writing a case to the

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import gonogo.cli
 from gonogo.errors import InputError
-from gonogo.lock import read_lock, write_lock
+from gonogo.limits.lock import read_lock, write_lock
 from gonogo.records import RunDirectory, read_description, read_run
 
 RUN = Path(__file__).parent.parent.parent / "records" / "cpu-11"

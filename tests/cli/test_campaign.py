@@ -19,7 +19,7 @@ from gonogo.cli import cli
 from gonogo.ops import find_ops, op_names
 from gonogo.records import read_run
 
-MORE_OPS = str(Path(__file__).parent.parent / "campaign" / "more_ops")
+MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
 CORPUS = [name for name in op_names() if (Path(package.__file__).parent / "ops" / name).is_dir()]
 
 

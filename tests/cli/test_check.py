@@ -16,18 +16,20 @@ import pytest
 from click.testing import CliRunner
 
 import gonogo as package
-from gonogo import isolated, ops
-from gonogo.campaign import Limits, Plan, keep_switches, run_campaign
-from gonogo.campaign.printed import KEPT_BYTES
+from gonogo import ops
+from gonogo.campaign import Limits, Plan, run_campaign
 from gonogo.cases import FINITE
 from gonogo.cli import cli
 from gonogo.errors import InputError, ReferenceFailed
-from gonogo.isolated import check_file
-from gonogo.kernel_file import find_kernel
 from gonogo.limits import Limit
-from gonogo.lock import write_lock
+from gonogo.limits.lock import write_lock
 from gonogo.ops import add_folder, get_op, op_names
 from gonogo.records import read_description, read_run
+from gonogo.runners.device import keep_switches
+from gonogo.runners.printed import KEPT_BYTES
+from gonogo.user import isolated
+from gonogo.user.isolated import check_file
+from gonogo.user.kernel_file import find_kernel
 
 pytest.importorskip("torch")
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from gonogo.cli import cli
 from gonogo.errors import InputError
-from gonogo.lock import read_lock
+from gonogo.limits.lock import read_lock
 from gonogo.policies import load_policies
 
 RECORDS = Path(__file__).parent.parent.parent / "records"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import gonogo.cli
 from gonogo.cli import cli
-from gonogo.lock import read_lock
+from gonogo.limits.lock import read_lock
 
 RUN = Path(__file__).parent.parent.parent / "records" / "cpu-11"
 CASE = "softmax:f16:2x7x1025:c:uniform:81"

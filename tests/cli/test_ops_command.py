@@ -14,7 +14,7 @@ import gonogo
 from gonogo.cli import cli
 from gonogo.ops import op_names
 
-MORE_OPS = str(Path(__file__).parent.parent / "campaign" / "more_ops")
+MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
 CORPUS = [name for name in op_names() if (Path(gonogo.__file__).parent / "ops" / name).is_dir()]
 WITHOUT_TORCH = """
 import sys

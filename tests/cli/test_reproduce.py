@@ -15,7 +15,9 @@ RECORDS = Path(__file__).parent.parent.parent / "records"
 
 
 def test_without_torch_no_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("gonogo.campaign")]:
+    for name in [
+        name for name in sys.modules if name.startswith(("gonogo.campaign", "gonogo.execution", "gonogo.runners"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.chdir(tmp_path)

@@ -18,9 +18,9 @@ from gonogo.evaluate import Rows, evaluate
 from gonogo.evaluate.folds import make_folds
 from gonogo.evaluate.score import Method, calibrate, calibrate_with_universal
 from gonogo.limits import EVERY_OP, Limit
-from gonogo.lock import read_lock
+from gonogo.limits.lock import read_lock
+from gonogo.limits.rules import rule
 from gonogo.records import load_columns
-from gonogo.rules import rule
 
 POOLED = Method("", "bound", rule("pooled"))
 UNIVERSAL = Method("", "bound", rule("universal"))

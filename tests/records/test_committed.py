@@ -10,9 +10,9 @@ import pytest
 
 import gonogo
 from gonogo.campaign import Plan
-from gonogo.campaign.bench import Job, prepare
-from gonogo.campaign.execute import run_kernel
 from gonogo.cases import DESIGN, EXACT, FINITE, parse_case
+from gonogo.execution.bench import Job, prepare
+from gonogo.execution.execute import run_kernel
 from gonogo.ops import DTYPES, find_ops, op_names
 from gonogo.records import read_description, read_run
 

@@ -14,10 +14,10 @@ from gonogo.audit.finding import PROBES, ROUNDED, Audit, Probe, make_table
 from gonogo.audit.probes import probe_case
 from gonogo.audit.tolerance import Tolerance
 from gonogo.cases import FINITE, INTERPRETER, plan_cases
+from gonogo.limits.shipped import find_limit
 from gonogo.ops import Op
 from gonogo.records import Columns
 from gonogo.schema import Contract
-from gonogo.shipped import find_limit
 
 __all__ = ["CASES", "CASES_OF_MANY", "Audit", "Tolerance", "audit_tolerance", "decides", "make_table"]
 
@@ -31,8 +31,8 @@ def audit_tolerance(
     tolerance: Tolerance, ops: Sequence[Op], dtypes: Sequence[str], columns: Columns | None, *, cases: int = CASES
 ) -> Iterator[Audit]:
     """One audit per op and dtype. Without `columns` of records, kernels are run instead."""
-    from gonogo.campaign import set_switches
-    from gonogo.campaign.worker import configure_torch
+    from gonogo.execution.precision import configure_torch
+    from gonogo.runners.device import set_switches
 
     set_switches("cpu")  # for good: only the command line comes here
     configure_torch()
@@ -53,8 +53,8 @@ def audit_tolerance(
 
 def _probe_cases(audit: Audit, tolerance: Tolerance, op: Op, cases: int, *, live: bool) -> list[Judged]:
     """Probe every case; where they are to be counted `live`, run the op's kernels too, and return what they did."""
-    from gonogo.campaign.bench import Job, prepare
-    from gonogo.campaign.execute import find_twin
+    from gonogo.execution.bench import Job, prepare
+    from gonogo.execution.execute import find_twin
 
     names = tuple(kernel.name for kernel in op.kernels if audit.dtype in kernel.dtypes)
     judged: list[Judged] = []

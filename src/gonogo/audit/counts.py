@@ -17,13 +17,13 @@ from gonogo.evaluate import filter_columns
 from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.policies import ALWAYS_SEEN, score_policies
 from gonogo.evaluate.tally import UNJUDGED, Score
-from gonogo.judge import GO, NO_GO
 from gonogo.policies import Twin
-from gonogo.records import Columns, Row
-from gonogo.schema import Contract
+from gonogo.records import Columns
+from gonogo.schema import Contract, Row
+from gonogo.verdict.judge import GO, NO_GO
 
 if TYPE_CHECKING:
-    from gonogo.campaign.bench import Bench
+    from gonogo.execution.bench import Bench
 
 
 def decides(tolerance: Tolerance) -> bool:
@@ -66,7 +66,7 @@ Judged = tuple[Row, bool]
 
 def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterator[Judged]:
     """The op's kernels on one case, each held to the tolerance."""
-    from gonogo.campaign.execute import order_kernels, run_kernel
+    from gonogo.execution.execute import order_kernels, run_kernel
 
     expected = bench.reference(Contract()).expected
     case = bench.job.case

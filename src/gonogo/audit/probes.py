@@ -9,14 +9,14 @@ import numpy as np
 from gonogo.audit.finding import ROUNDED, Audit
 from gonogo.audit.tolerance import Tolerance
 from gonogo.formats import get_format
-from gonogo.judge import judge
 from gonogo.policies import Twin
 from gonogo.schema import Contract
+from gonogo.verdict.judge import judge
 
 if TYPE_CHECKING:
     import torch
 
-    from gonogo.campaign.bench import Bench
+    from gonogo.execution.bench import Bench
 
 
 def probe_case(audit: Audit, tolerance: Tolerance, bench: Bench, twin: Twin | None) -> None:
@@ -57,7 +57,7 @@ def probe_case(audit: Audit, tolerance: Tolerance, bench: Bench, twin: Twin | No
 
 def _is_wrong(audit: Audit, bench: Bench, output: torch.Tensor) -> bool:
     """Whether gonogo says no-go: a constant may be right, and the input may be its own ReLU."""
-    from gonogo.campaign.measurement import read_bounds
+    from gonogo.execution.measurement import read_bounds
 
     row = read_bounds(output, bench.reference(Contract()))
     limit = 1.0 if audit.limit is None else audit.limit

@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from gonogo.errors import InputError, UnknownWord, check_tolerance
 from gonogo.formats import get_format
-from gonogo.measure.gauges import gauge
-from gonogo.measure.readings import read
+from gonogo.instrument.gauges import gauge
+from gonogo.instrument.readings import read
 from gonogo.policies import Policy, Twin, load_policies, read_policies
 
 if TYPE_CHECKING:
     import torch
 
-    from gonogo.campaign.bench import Bench
+    from gonogo.execution.bench import Bench
 
 Floats = npt.NDArray[np.float64]
 

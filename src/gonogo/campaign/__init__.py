@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gonogo.campaign.environment import describe_environment
 from gonogo.campaign.plan import Plan
-from gonogo.campaign.pool import Limits, Pool
 from gonogo.errors import InputError
 from gonogo.records import RunDirectory, read_description, read_done
+from gonogo.runners.device import count_workers, find_device, keep_switches
+from gonogo.runners.environment import describe_environment
+from gonogo.runners.pool import Limits, Pool
 
-__all__ = [
-    "Limits", "Plan", "Progress", "find_device", "keep_switches", "resume_campaign", "run_campaign", "set_switches",
-]  # fmt: skip
+__all__ = ["Limits", "Plan", "Progress", "resume_campaign", "run_campaign"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +28,6 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
-
-
-def find_device(name: str) -> str:
-    """`auto` → cuda where there is a GPU, else cpu; anything else is checked."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise InputError(f"unknown device {name!r}; known: auto, cpu, cuda")
-    if name == "cpu":
-        return name
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    if name == "cuda":
-        raise InputError("device cuda: torch sees no CUDA device on this machine")
-    return "cpu"
 
 
 def run_campaign(
@@ -121,37 +103,3 @@ def _run(
         pool.close()
         directory.close()
     return progress
-
-
-def set_switches(device: str) -> None:
-    """Triton's, for good: read when a kernel is decorated, they must stand before any is imported.
-
-    For processes of our own. Where a user's kernels are imported, the switches are the user's: a kernel decorated
-    during a call of gonogo must be no other than one decorated before it.
-    """
-    if device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"
-    else:
-        os.environ.pop("TRITON_INTERPRET", None)
-    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # its default changes between versions
-
-
-@contextmanager
-def keep_switches(device: str) -> Iterator[None]:
-    """Inside, the switches are set, for workers are given them as they stand; afterwards all is as it was."""
-    names = ("TRITON_INTERPRET", "TRITON_DEFAULT_FP_FUSION")
-    before = {name: os.environ.get(name) for name in names}
-    set_switches(device)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-def count_workers(device: str) -> int:
-    """All cores; on a GPU machine one is left for the campaign itself."""
-    cores = os.cpu_count() or 1
-    return cores if device == "cpu" else max(cores - 1, 1)

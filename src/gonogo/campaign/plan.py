@@ -8,8 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gonogo.campaign.bench import Job
-from gonogo.campaign.execute import order_kernels
 from gonogo.cases import (
     CASES_PER_SEED,
     DESIGN,
@@ -27,6 +25,8 @@ from gonogo.cases import (
     pick,
 )
 from gonogo.errors import InputError
+from gonogo.execution.bench import Job
+from gonogo.execution.execute import order_kernels
 from gonogo.ops import DTYPES, Op, add_folder, find_ops, get_op
 
 SEEDS = 2**63 // CASES_PER_SEED

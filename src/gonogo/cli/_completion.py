@@ -53,7 +53,7 @@ def _list_gauges(context: click.Context) -> tuple[str, ...]:
 
 
 def _list_rules(context: click.Context) -> Iterable[str]:
-    from gonogo.rules import rule_names
+    from gonogo.limits.rules import rule_names
 
     return rule_names()
 

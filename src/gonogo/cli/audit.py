@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gonogo.choices import find_dtypes, find_op
 from gonogo.cli._completion import complete_dtype, complete_op, complete_policy
 from gonogo.cli._parse import need_backend, show_examples
 from gonogo.cli._tables import print_json, print_tables
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, find_ops
+from gonogo.words import find_dtypes, find_op
 
 if TYPE_CHECKING:
     from gonogo.audit import Tolerance

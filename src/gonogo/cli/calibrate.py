@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from gonogo.choices import find_words
 from gonogo.cli._completion import complete_gauge, complete_ops, complete_rule
 from gonogo.cli._parse import check_recorded, prepare_file, show_examples, split_words, write_to
 from gonogo.cli._tables import print_json, print_tables
 from gonogo.errors import InputError
+from gonogo.words import find_words
 
 if TYPE_CHECKING:
     from gonogo.limits import Limit
@@ -57,9 +57,9 @@ def calibrate(
     from gonogo.evaluate.groups import Rows
     from gonogo.evaluate.score import Method, calibrate_with_universal
     from gonogo.limits import GAUGES
-    from gonogo.lock import read_lock, write_lock
+    from gonogo.limits.lock import read_lock, write_lock
+    from gonogo.limits.rules import rule, rule_names
     from gonogo.records import find_distinct_runs, load_columns
-    from gonogo.rules import rule, rule_names
 
     if old is not None and click.get_current_context().get_parameter_source("out") is ParameterSource.COMMANDLINE:
         raise InputError("--diff writes nothing, so -o has no use beside it. Leave one of them out")
@@ -120,7 +120,7 @@ def _tell_vacuous(limit: Limit) -> str:
 
 def _print_changes(before: list[Limit], after: list[Limit], as_json: bool) -> None:
     from gonogo.evaluate.table import Table
-    from gonogo.lock import diff_limits
+    from gonogo.limits.lock import diff_limits
 
     changes = diff_limits(before, after)
     lines = [(c.op, c.contract, c.kernel, c.dtype, c.before, c.after, c.kind) for c in changes]

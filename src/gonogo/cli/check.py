@@ -10,18 +10,18 @@ import click
 from click.core import ParameterSource
 
 from gonogo.cases import parse_case
-from gonogo.choices import find_contract, find_dtypes, find_op
 from gonogo.cli._completion import complete_device, complete_dtypes, complete_op
 from gonogo.cli._parse import need_backend, show_examples, split_words
 from gonogo.cli._tables import print_json
 from gonogo.cli.run import Reporter
 from gonogo.errors import InputError
-from gonogo.kernel_file import find_kernel
 from gonogo.ops import DTYPES
+from gonogo.user.kernel_file import find_kernel
+from gonogo.words import find_contract, find_dtypes, find_op
 
 if TYPE_CHECKING:
-    from gonogo.isolated import FileVerification
-    from gonogo.judge import Verdict
+    from gonogo.user.isolated import FileVerification
+    from gonogo.verdict.judge import Verdict
 
 SHOWN_FAILURES = 5
 
@@ -89,7 +89,7 @@ def check(
     kernel = find_kernel(target, op)
     with need_backend("gonogo check"):
         from gonogo.campaign import Limits
-        from gonogo.isolated import check_file
+        from gonogo.user.isolated import check_file
     try:
         with Reporter(sys.stderr.isatty()) as reporter:
             found = check_file(
@@ -108,7 +108,7 @@ def check(
 
 
 def _print(found: FileVerification) -> None:
-    from gonogo.verdicts import list_worst, tell_verification
+    from gonogo.verdict.verdicts import list_worst, tell_verification
 
     verification, kernel = found.verification, found.kernel
     count, failed = len(verification.verdicts), len(verification.failed)

@@ -12,10 +12,10 @@ from gonogo.cli._completion import DEVICES
 from gonogo.cli._parse import show_examples
 from gonogo.cli._tables import make_console, print_json
 from gonogo.errors import BackendMissing, InputError
-from gonogo.measure.gauges import gauge
-from gonogo.measure.readings import read
-from gonogo.measure.running_error import error_scale
-from gonogo.measure.stats import measure
+from gonogo.instrument.gauges import gauge
+from gonogo.instrument.readings import read
+from gonogo.instrument.running_error import error_scale
+from gonogo.instrument.stats import measure
 
 if TYPE_CHECKING:
     import torch

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from gonogo.choices import find_dtypes, find_words
 from gonogo.cli._completion import complete_distribution, complete_dtype, complete_holdout, complete_op
 from gonogo.cli._parse import check_recorded, show_examples
 from gonogo.cli._tables import print_json, print_tables
+from gonogo.words import find_dtypes, find_words
 
 
 @click.command(

@@ -12,12 +12,12 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from gonogo.choices import find_op
 from gonogo.cli._completion import complete_op
 from gonogo.cli._parse import show_examples
 from gonogo.cli._tables import make_console, print_json
 from gonogo.errors import InputError
 from gonogo.ops import Input, Op, add_folder, get_op, op_names
+from gonogo.words import find_op
 
 KINDS = {"values": "", "index": " (integers below {below})", "int8": " (int8)", "scale": " (factors above 0)"}
 """What an input holds, where it is not the case's values."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gonogo.choices import find_words
 from gonogo.cli._completion import DEVICES, complete_device
 from gonogo.cli._parse import need_backend, prepare_folder, show_examples, write_to
 from gonogo.cli._tables import print_tables
+from gonogo.words import find_words
 
 if TYPE_CHECKING:
     from gonogo.campaign import Plan
@@ -60,7 +60,8 @@ def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int) -> 
 def _plan_twice(device: str, cases: int) -> list[Plan]:
     """Two runs, so that one can be held out."""
     with need_backend("gonogo reproduce without --records"):
-        from gonogo.campaign import Plan, find_device
+        from gonogo.campaign import Plan
+        from gonogo.runners.device import find_device
     from gonogo.ops import op_names
 
     return [Plan(ops=op_names(), cases=cases, seed=seed, device=find_device(device)) for seed in (1, 2)]

@@ -15,7 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from gonogo.cases import EXACT, FINITE, NON_FINITE, STRATEGIES
-from gonogo.choices import find_dtypes, find_op, find_words
 from gonogo.cli._completion import (
     DEVICES,
     complete_device,
@@ -28,6 +27,7 @@ from gonogo.cli._parse import need_backend, prepare_folder, show_examples, split
 from gonogo.cli._tables import print_json
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, add_folder, op_names
+from gonogo.words import find_dtypes, find_op, find_words
 
 if TYPE_CHECKING:
     from gonogo.campaign import Progress
@@ -117,7 +117,8 @@ def run(
     else:
         fields = _find_fields(folders, **plan_options)
     with need_backend("gonogo run"):  # what takes seconds to import comes behind what may be mistyped
-        from gonogo.campaign import Limits, Plan, find_device, resume_campaign, run_campaign
+        from gonogo.campaign import Limits, Plan, resume_campaign, run_campaign
+        from gonogo.runners.device import find_device
     reporter = Reporter(sys.stderr.isatty())
     started = time.monotonic()
     limits = Limits(timeout_s, memory_gb * 2**30)

@@ -9,14 +9,14 @@ import click
 from rich.table import Table
 
 from gonogo.cases import parse_case
-from gonogo.choices import find_op, find_words
 from gonogo.cli._completion import DEVICES, complete_device, complete_kernel
 from gonogo.cli._parse import need_backend, show_examples
 from gonogo.cli._tables import make_console, print_json
 from gonogo.ops import add_folder
+from gonogo.words import find_op, find_words
 
 if TYPE_CHECKING:
-    from gonogo.records import Row
+    from gonogo.schema import Row
 
 READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "signal")
 
@@ -42,10 +42,10 @@ def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Pat
     find_words(f"kernel of {op.name}", kernel, [known.name for known in op.kernels])
     find_words("device", device, DEVICES)
     with need_backend("gonogo show"):  # what takes seconds to import comes behind what may be mistyped
-        from gonogo.campaign import find_device, set_switches
-        from gonogo.campaign.bench import Job, prepare
-        from gonogo.campaign.execute import find_worst, run_kernel
-        from gonogo.campaign.worker import configure_torch
+        from gonogo.execution.bench import Job, prepare
+        from gonogo.execution.execute import find_worst, run_kernel
+        from gonogo.execution.precision import configure_torch
+        from gonogo.runners.device import find_device, set_switches
     place = find_device(device)
     set_switches(place)
     configure_torch()

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from gonogo.cases import NON_FINITE
 from gonogo.evaluate.beside_controls import EVIDENT, GROSS, can_compare, compare_with_controls
 from gonogo.limits import DTYPE_FREE, EVERY_OP
+from gonogo.limits.rules import Rule
 from gonogo.records import MEASURED, Columns
-from gonogo.rules import Rule
 
 Mask = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]

@@ -6,8 +6,8 @@ import numpy as np
 
 from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.tally import UNJUDGED, Decisions, Score
-from gonogo.judge import GO, NO_GO
 from gonogo.policies import load_policies
+from gonogo.verdict.judge import GO, NO_GO
 
 ALWAYS_SEEN = ("raised", "crashed", "timed-out", "out-of-memory", "no-output", "wrong-shape", "wrong-dtype")
 """Outcomes that any harness notices, whatever its tolerance."""

@@ -17,7 +17,7 @@ from gonogo.evaluate.score import calibrate_with_universal, default_methods
 from gonogo.evaluate.sweep import make_sweep
 from gonogo.evaluate.table import Table
 from gonogo.limits import Limit
-from gonogo.lock import write_lock
+from gonogo.limits.lock import write_lock
 from gonogo.records import Columns
 
 

@@ -14,9 +14,9 @@ from gonogo.errors import TooFewCases
 from gonogo.evaluate.folds import make_folds
 from gonogo.evaluate.groups import Mask, Rows
 from gonogo.evaluate.tally import UNJUDGED, Decisions, Score
-from gonogo.judge import decide
 from gonogo.limits import DTYPE_FREE, EVERY_OP, Limit, make_limit
-from gonogo.rules import Rule, rule, rule_names
+from gonogo.limits.rules import Rule, rule, rule_names
+from gonogo.verdict.judge import decide
 
 FEWEST_OPS = 2
 """That a universal limit is made from: one op's readings say nothing of another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gonogo.evaluate.groups import BINS, Rows
 from gonogo.evaluate.score import Method, score_methods
 from gonogo.evaluate.table import Share, Table
-from gonogo.rules import rule
+from gonogo.limits.rules import rule
 
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 PERCENTILES = (90, 95, 99, 100)

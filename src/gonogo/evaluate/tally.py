@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gonogo.evaluate.groups import BINS, Bits, Mask, Rows, pack, split_blocks, unpack
-from gonogo.intervals import clopper_pearson, upper_bound
-from gonogo.judge import GO, NO_GO
+from gonogo.limits.intervals import clopper_pearson, upper_bound
+from gonogo.verdict.judge import GO, NO_GO
 
 Decisions = npt.NDArray[np.int8]
 

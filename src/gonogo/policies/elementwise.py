@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gonogo.measure.operands import Operand, align, as_operand
+from gonogo.instrument.operands import Operand, align, as_operand
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from functools import cache, cached_property
 import numpy as np
 
 from gonogo.formats import get_format
-from gonogo.measure.gauges import gauge
-from gonogo.measure.readings import read
+from gonogo.instrument.gauges import gauge
+from gonogo.instrument.readings import read
 from gonogo.policies._policy import Numbers, Policy, Twin, load_policies
 from gonogo.policies.elementwise import Errors, find_errors, largest, root_mean_square
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gonogo.records.append import Appended, append_rows, check_appendable
 from gonogo.records.columns import Columns, load_columns
 from gonogo.records.find import find_distinct_runs, find_runs
-from gonogo.records.run_directory import Row, RunDirectory, read_description, read_done, read_run
+from gonogo.records.run_directory import RunDirectory, read_description, read_done, read_run
 from gonogo.records.schema import MEASURED, OUTCOMES, SCHEMA_VERSION, make_schema, policy_column
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "SCHEMA_VERSION",
     "Appended",
     "Columns",
-    "Row",
     "RunDirectory",
     "append_rows",
     "check_appendable",

@@ -20,7 +20,6 @@ from typing import Any
 from gonogo.errors import InputError
 from gonogo.records.run_directory import (
     RUN_FILE,
-    Row,
     name_part,
     read_description,
     read_run,
@@ -28,6 +27,7 @@ from gonogo.records.run_directory import (
     write_part,
 )
 from gonogo.records.schema import SCHEMA_VERSION
+from gonogo.schema import Row
 
 MACHINE = ("device", "gpu", "processor")
 """Facts of an environment that all rows of a run share."""

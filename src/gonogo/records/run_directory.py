@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from gonogo.errors import InputError
 from gonogo.records.schema import SCHEMA_VERSION, check_version, make_schema
+from gonogo.schema import Row
 
-Row = dict[str, Any]
 PART_ROWS = 20_000
 RUN_FILE, JOURNAL = "run.json", "journal.jsonl"
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from gonogo.measure.running_error import allow
+from gonogo.instrument.running_error import allow
 
 
 def reference(input: torch.Tensor) -> torch.Tensor:  # noqa: A002

@@ -1,0 +1,221 @@
+/* gonogo.instrument._native: buffers of bits → partial sums, in the widest instruction set the chip has.
+ *
+ * Knows nothing of percentiles, dtypes or devices: gonogo.instrument.path_native turns arrays into buffers and
+ * partial sums into results. Every call releases the GIL, so the caller may split an array over threads.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#include "gonogo.h"
+
+#include <math.h>
+
+static double table_e4m3fn[256], table_e5m2[256];
+
+#define LARGEST(precision, exponent) ((2 - 1.0 / (1LL << ((precision)-1))) * exponent)
+
+/* In the order of enum kind, which is the order of FORMATS in gonogo.formats. */
+static const format FORMATS[] = {
+    {KIND_F16, 16, 11, -14, 15, 1, 65504.0, 0x1p-14, 65520.0, 0x7bff, 0x7c00, NULL},
+    {KIND_BF16, 16, 8, -126, 127, 1, LARGEST(8, 0x1p127), 0x1p-126, LARGEST(9, 0x1p127), 0x7f7f, 0x7f80, NULL},
+    {KIND_F32, 32, 24, -126, 127, 1, LARGEST(24, 0x1p127), 0x1p-126, LARGEST(25, 0x1p127), 0x7f7fffff, 0x7f800000, NULL},
+    {KIND_F64, 64, 53, -1022, 1023, 1, 0x1.fffffffffffffp1023, 0x1p-1022, INFINITY, 0x7fefffffffffffff,
+     0x7ff0000000000000, NULL},
+    {KIND_E4M3FN, 8, 4, -6, 8, 0, 448.0, 0x1p-6, 464.0, 0x7e, 0x7f, table_e4m3fn},
+    {KIND_E5M2, 8, 3, -14, 15, 1, 57344.0, 0x1p-14, 61440.0, 0x7b, 0x7c, table_e5m2},
+};
+#define N_FORMATS ((int)(sizeof FORMATS / sizeof *FORMATS))
+
+static void fill_table(const format *f, double *table) {
+    const int fraction_bits = f->precision - 1;
+    for (int pattern = 0; pattern < 256; pattern++) {
+        int magnitude = pattern & 0x7f, exponent = magnitude >> fraction_bits;
+        int significand = (magnitude & ((1 << fraction_bits) - 1)) + (exponent ? 1 << fraction_bits : 0);
+        double value = ldexp(significand, (exponent ? exponent : 1) - 1 + f->min_exponent - fraction_bits);
+        if (magnitude > f->largest_key)
+            value = f->has_infinity && magnitude == f->overflow_key ? INFINITY : NAN;
+        table[pattern] = pattern & 0x80 ? -value : value;
+    }
+}
+
+typedef void (*scan_function)(const operand *, const operand *, int64_t, double, bracket *, scan_result *);
+typedef void (*read_function)(const operand *, const operand *, const operand *, int64_t, const unit *, read_result *);
+typedef void (*moments_function)(const operand *, int64_t, double, moments_result *);
+
+static const struct {
+    const char *name;
+    scan_function scan;
+    read_function read;
+    moments_function moments;
+} ISAS[] = {
+    {"portable", scan_portable, read_portable, moments_portable},
+#ifdef GONOGO_X86
+    {"avx2", scan_avx2, read_avx2, moments_avx2},
+    {"avx512", scan_avx512, read_avx512, moments_avx512},
+#endif
+};
+static int n_isas = 1; /* how many of them this chip runs; set once at import */
+
+static void find_isas(void) {
+#ifdef GONOGO_X86
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2"))
+        return;
+    n_isas = 2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        n_isas = 3;
+#endif
+}
+
+/* Round to nearest and keep subnormals whatever the process has set (torch.set_flush_denormal, say). */
+#ifdef GONOGO_X86
+#define ENTER_ARITHMETIC unsigned saved_csr = _mm_getcsr(); _mm_setcsr(0x1f80)
+#define LEAVE_ARITHMETIC _mm_setcsr(saved_csr)
+#else
+#define ENTER_ARITHMETIC
+#define LEAVE_ARITHMETIC
+#endif
+
+/* An operand over `buffer`, and its length; −1 with an exception set where that cannot be. */
+static Py_ssize_t bind_operand(operand *x, int kind, const Py_buffer *buffer, int isa) {
+    if (kind < 0 || kind >= N_FORMATS || isa < 0 || isa >= n_isas) {
+        PyErr_Format(PyExc_ValueError, "no format %d or no instruction set %d", kind, isa);
+        return -1;
+    }
+    x->format = &FORMATS[kind];
+    x->data = buffer->buf;
+    return buffer->len / (x->format->bits / 8);
+}
+
+static PyObject *py_isas(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    PyObject *names = PyList_New(0);
+    for (int i = 0; names && i < n_isas; i++) {
+        PyObject *name = PyUnicode_FromString(ISAS[i].name);
+        if (!name || PyList_Append(names, name) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
+static PyObject *py_scan(PyObject *self, PyObject *args) {
+    (void)self;
+    int isa, kind_a, kind_e;
+    double atol;
+    Py_buffer a, e, values[BRACKETS];
+    bracket b[BRACKETS];
+    long long stride[BRACKETS];
+    if (!PyArg_ParseTuple(args, "iiy*iy*d(ddLw*)(ddLw*)(ddLw*)", &isa, &kind_a, &a, &kind_e, &e, &atol, //
+                          &b[0].low, &b[0].high, &stride[0], &values[0],                                //
+                          &b[1].low, &b[1].high, &stride[1], &values[1],                                //
+                          &b[2].low, &b[2].high, &stride[2], &values[2]))
+        return NULL;
+    PyObject *result = NULL;
+    operand actual, expected;
+    scan_result r = {0};
+    Py_ssize_t n = bind_operand(&actual, kind_a, &a, isa), m = n < 0 ? -1 : bind_operand(&expected, kind_e, &e, isa);
+    if (n >= 0 && m >= 0 && n != m)
+        PyErr_Format(PyExc_ValueError, "%zd elements against %zd", n, m);
+    else if (n >= 0 && m >= 0) {
+        for (int k = 0; k < BRACKETS; k++) {
+            b[k].stride = stride[k] > 0 ? stride[k] : 1;
+            b[k].seen = 0;
+            b[k].values = values[k].buf;
+            b[k].capacity = values[k].len / (Py_ssize_t)sizeof(double);
+        }
+        Py_BEGIN_ALLOW_THREADS;
+        ENTER_ARITHMETIC;
+        ISAS[isa].scan(&actual, &expected, n, atol, b, &r);
+        LEAVE_ARITHMETIC;
+        Py_END_ALLOW_THREADS;
+        result = Py_BuildValue("LddLddKdi(LLL)(LLL)(LLL)", (long long)r.exceeding, r.max_abs, r.sum_abs,
+                               (long long)r.nonzero, r.max_rel, r.sum_rel, (unsigned long long)r.max_ulp, r.sum_ulp,
+                               r.saturated,                                                              //
+                               (long long)r.below_low[0], (long long)r.below_low[1], (long long)r.below_low[2],    //
+                               (long long)r.below_high[0], (long long)r.below_high[1], (long long)r.below_high[2], //
+                               (long long)r.kept[0], (long long)r.kept[1], (long long)r.kept[2]);
+    }
+    PyBuffer_Release(&a);
+    PyBuffer_Release(&e);
+    for (int k = 0; k < BRACKETS; k++)
+        PyBuffer_Release(&values[k]);
+    return result;
+}
+
+static PyObject *py_read(PyObject *self, PyObject *args) {
+    (void)self;
+    int isa, kind_a, kind_e, kind_s;
+    Py_buffer a, e, s;
+    unit u;
+    /* An empty scale buffer says there is none. */
+    if (!PyArg_ParseTuple(args, "iiy*iy*iy*(ddddp)", &isa, &kind_a, &a, &kind_e, &e, &kind_s, &s, &u.constant,
+                          &u.per_magnitude, &u.per_ulp, &u.per_scale, &u.from_cell))
+        return NULL;
+    PyObject *result = NULL;
+    operand actual, expected, scale;
+    read_result r = {.index = -1, .bad_scale = -1};
+    Py_ssize_t n = bind_operand(&actual, kind_a, &a, isa), m = n < 0 ? -1 : bind_operand(&expected, kind_e, &e, isa);
+    Py_ssize_t l = m < 0 ? -1 : bind_operand(&scale, kind_s, &s, isa);
+    if (l >= 0 && (n != m || (l && l != n)))
+        PyErr_Format(PyExc_ValueError, "%zd elements against %zd, scale of %zd", n, m, l);
+    else if (l >= 0) {
+        if (l == 0)
+            scale.data = NULL;
+        Py_BEGIN_ALLOW_THREADS;
+        ENTER_ARITHMETIC;
+        ISAS[isa].read(&actual, &expected, &scale, n, &u, &r);
+        LEAVE_ARITHMETIC;
+        Py_END_ALLOW_THREADS;
+        result = Py_BuildValue("dLdLL", r.worst, (long long)r.index, r.signed_sum, (long long)r.infinite,
+                               (long long)r.bad_scale);
+    }
+    PyBuffer_Release(&a);
+    PyBuffer_Release(&e);
+    PyBuffer_Release(&s);
+    return result;
+}
+
+static PyObject *py_moments(PyObject *self, PyObject *args) {
+    (void)self;
+    int isa, kind;
+    double factor;
+    Py_buffer x;
+    if (!PyArg_ParseTuple(args, "iiy*d", &isa, &kind, &x, &factor))
+        return NULL;
+    PyObject *result = NULL;
+    operand values;
+    moments_result r = {0};
+    Py_ssize_t n = bind_operand(&values, kind, &x, isa);
+    if (n >= 0) {
+        Py_BEGIN_ALLOW_THREADS;
+        ENTER_ARITHMETIC;
+        ISAS[isa].moments(&values, n, factor, &r);
+        LEAVE_ARITHMETIC;
+        Py_END_ALLOW_THREADS;
+        result = Py_BuildValue("ddL", r.largest, r.squares, (long long)r.finite);
+    }
+    PyBuffer_Release(&x);
+    return result;
+}
+
+static PyMethodDef METHODS[] = {
+    {"isas", py_isas, METH_NOARGS, "Names of the instruction sets this chip runs, narrowest first."},
+    {"scan", py_scan, METH_VARARGS, "Partial ErrorStats of two buffers, and what falls into three brackets."},
+    {"read", py_read, METH_VARARGS, "Worst error of two buffers in a gauge's unit, where, and the signed sum."},
+    {"moments", py_moments, METH_VARARGS, "Largest finite magnitude, sum of squares and count of finite values."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {
+    PyModuleDef_HEAD_INIT, "_native", "Partial sums over buffers of floating-point bits.", -1, METHODS, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    find_isas();
+    fill_table(&FORMATS[KIND_E4M3FN], table_e4m3fn);
+    fill_table(&FORMATS[KIND_E5M2], table_e5m2);
+    return PyModule_Create(&MODULE);
+}

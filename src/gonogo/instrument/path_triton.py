@@ -1,0 +1,334 @@
+"""Bits of two CUDA tensors → partials, by fused Triton kernels; a few numbers come back to the host.
+
+What brackets keep stays on the GPU, where select_triton looks for the wanted ranks. A pass first assumes that
+all is finite, which its sums tell; a NaN or an infinity costs a second, careful pass.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import triton
+
+from gonogo.formats import FORMATS, Format
+from gonogo.instrument import path_numpy
+from gonogo.instrument.launch_triton import launch, on_device
+from gonogo.instrument.partials import (
+    Bracket,
+    Caught,
+    Moments,
+    Pair,
+    Scan,
+    Unit,
+    WorstError,
+    saturate,
+    sum_overflowed,
+)
+from gonogo.instrument.triton_kernels.read import moments_kernel, read_kernel, total_reading_kernel
+from gonogo.instrument.triton_kernels.scan import scan_kernel
+from gonogo.instrument.triton_kernels.select import histogram_kernel, total_scan_kernel
+
+KIND = {name: kind for kind, name in enumerate(FORMATS)}
+NO_INDEX = 2**63 - 1
+
+BLOCK = 1024
+VECTOR = 4
+"""Consecutive elements a thread takes: 8 bytes of float16, 16 of float32."""
+WARPS = 8
+PROGRAMS_PER_SM = 6
+READ_BLOCK = 512
+READ_WARPS = 4
+READ_PROGRAMS_PER_SM = 4
+# Blocks, warps and programs: the fastest of seven and of 24 settings on an NVIDIA H200.
+BINS = 4096
+
+
+# Where one int64 buffer takes all results, so that one copy brings them: totals as scan_kernel's rows, then per
+# bracket the bins that hold the wanted ranks, how many kept values lie below these, and how many were kept.
+# Behind what is fetched stand the programs' rows and, in int32, the histograms of the three brackets.
+PICKS_AT, HEAD = 16, 28
+N_ROWS = 16
+N_READ_ROWS = 6
+
+
+Ready = tuple[int, npt.NDArray[np.float64]]
+"""How many values lie below the bins that hold the wanted ranks, and the values in them."""
+NO_VALUES = np.empty(0)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceValues:
+    """What the brackets of one pass kept, seen by one of them: unused slots hold +inf."""
+
+    slots: torch.Tensor
+    scalars: torch.Tensor
+    """Ends of all brackets, as the kernels read them."""
+    bracket: Bracket
+    number: int
+    """Which of the brackets."""
+    count: int
+    results: Results
+    ready: Ready | None = None
+    """What already came along with the totals."""
+
+    def __len__(self) -> int:
+        return self.count
+
+    def count_bins(self) -> npt.NDArray[np.int32]:
+        """How many of its values fall into each of BINS equal parts of the bracket."""
+        counts: npt.NDArray[np.int32] = self.results.bins.cpu().numpy()
+        return counts[self.number * BINS : (self.number + 1) * BINS]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[np.float64]:
+        values: npt.NDArray[np.float64] = self.slots.cpu().numpy()
+        return values[(values >= self.bracket.low) & (values < self.bracket.high)]
+
+
+@cache
+def _count_sms(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 0  # Triton's interpreter
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def count_programs(tensor: torch.Tensor, block: int, per_sm: int) -> int:
+    """Programs to walk a tensor with: no more than there are blocks, and than the GPU holds; 2 without one."""
+    return int(min(triton.cdiv(tensor.numel(), block), _count_sms(tensor.device) * per_sm or 2))
+
+
+# A gauge's unit is the same from call to call, and a copy to the GPU costs as much as a launch.
+@lru_cache(maxsize=64)
+def make_scalars(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
+    """Numbers for a kernel: Triton passes a Python float as float32, a tensor keeps all 53 bits."""
+    return torch.tensor(values, dtype=torch.float64).to(device)
+
+
+def scan(pair: Pair, atol: float, brackets: Sequence[Bracket]) -> Scan:
+    """Partial ErrorStats of a piece."""
+    # What a bracket keeps also tells how many errors it holds, unless some were left out.
+    count_high = any(b.stride > 1 or (b.capacity == 0 and b.low < b.high) for b in brackets)
+    careful = False
+    while True:
+        launched = _launch_scan(pair, atol, brackets, careful=careful, count_high=count_high)
+        if not careful and launched.is_odd():
+            careful = True
+        elif not count_high and launched.has_overflowed():
+            count_high = True
+        else:
+            break
+        del launched  # its slots, before the next launch takes its own
+    total = launched.total(pair.actual.numel(), brackets)
+    if sum_overflowed(total.sum_abs, total.max_abs) or sum_overflowed(total.sum_rel, total.max_rel):
+        # Finite errors near the top of float64 whose sum overflows: rare enough to leave to exact fractions.
+        exact = path_numpy.scan(_pair_on_host(pair), atol, brackets)
+        return replace(total, sum_abs=exact.sum_abs, sum_rel=exact.sum_rel)
+    return total
+
+
+def _launch_scan(
+    pair: Pair, atol: float, brackets: Sequence[Bracket], *, careful: bool, count_high: bool
+) -> Launched:
+    device = pair.actual.device
+    ends = [end for b in brackets for end in (b.low, b.high)]
+    keep_ends = [b.high if b.capacity else b.low for b in brackets]
+    scalars = make_scalars((atol, pair.actual_format.largest, *ends, *keep_ends), device)
+    coarse = all(coarsen(b.low, keep) == (b.low, keep) for b, keep in zip(brackets, keep_ends, strict=True))
+    capacity = sum(b.capacity for b in brackets)
+    results = make_results(pair, HEAD, keeps=capacity > 0)
+    kept = make_slots(capacity, results.programs, device)
+    stride = max(b.stride for b in brackets)
+    with on_device(device):
+        enqueue_scan(
+            pair, scalars, results, kept, stride, careful, coarse, count_high, has_atol=not math.isnan(atol)
+        )
+    return Launched(results.out[:HEAD].cpu().numpy(), results, kept, scalars, stride, count_high)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """One buffer for all a pass finds. Kernels get it whole: a slice costs the host half a launch."""
+
+    programs: int
+    out: torch.Tensor
+    rows_at: int
+    """Words that are fetched; behind them int64 [N_ROWS, programs]: a row per field, the last what fell inside."""
+
+    @property
+    def bins(self) -> torch.Tensor:
+        """int32 [3 · BINS]: three histograms."""
+        return self.out[self.rows_at + N_ROWS * self.programs :].view(torch.int32)
+
+
+def make_results(pair: Pair, fetched: int, *, keeps: bool) -> Results:
+    """Room for a pass over `pair`, of which `fetched` words go to the host; zeroed where brackets keep."""
+    programs = count_programs(pair.actual, BLOCK, PROGRAMS_PER_SM)
+    size = fetched + N_ROWS * programs + 3 * BINS // 2
+    make = torch.zeros if keeps else torch.empty
+    return Results(programs, make(size, dtype=torch.int64, device=pair.actual.device), fetched)
+
+
+def enqueue_scan(
+    pair: Pair,
+    scalars: torch.Tensor,
+    results: Results,
+    kept: torch.Tensor,
+    stride: int,
+    careful: bool,
+    coarse: bool,
+    count_high: bool,
+    has_atol: bool,
+    ranks: torch.Tensor | None = None,
+) -> None:
+    """Launch the scan, the histogram of what it keeps, and their totals, with the bins that hold `ranks`."""
+    fmt, programs, count = pair.actual_format, results.programs, pair.actual.numel()
+    launch(
+        scan_kernel, programs, pair.actual, pair.expected, count, scalars, results.out, results.rows_at,
+        kept, stride, kept.numel() // programs,
+        KIND_A=KIND[fmt.name], KIND_E=KIND[pair.expected_format.name], WIDTH=fmt.bits,
+        PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, OVERFLOW=fmt.overflow_key,
+        HAS_INFINITY=fmt.has_infinity, CAREFUL=careful, COARSE=coarse, COUNT_HIGH=count_high,
+        KEEP=kept.numel() > 0, HAS_ATOL=has_atol, BLOCK=BLOCK, VECTOR=VECTOR,
+        INTERPRETED=pair.actual.device.type != "cuda", num_warps=WARPS, enable_fp_fusion=False,
+    )  # fmt: skip
+    bins = results.bins if kept.numel() else results.out
+    if kept.numel():
+        launch(
+            histogram_kernel, triton.cdiv(kept.numel(), BLOCK), kept, kept.numel(), scalars, bins,
+            BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    launch(
+        total_scan_kernel, 1, results.out, results.rows_at, programs, -count % BLOCK, scalars,
+        scalars if ranks is None else ranks, bins, KEEP=kept.numel() > 0, PICK=ranks is not None, PICKS_AT=PICKS_AT,
+        BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS, enable_fp_fusion=False,
+    )  # fmt: skip
+
+
+def make_slots(capacity: int, programs: int, device: torch.device) -> torch.Tensor:
+    """Room for what the brackets keep, all +inf: each program's share and a quarter as much again."""
+    room = int(capacity / programs * 1.25) + 64 if capacity else 0
+    return torch.full((programs * room,), math.inf, dtype=torch.float64, device=device)
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What one launch brought back."""
+
+    fetched: npt.NDArray[np.int64]
+    results: Results
+    kept: torch.Tensor
+    scalars: torch.Tensor
+    stride: int
+    count_high: bool
+
+    def is_odd(self) -> bool:
+        """Whether there is a NaN or an infinity, or a reference that rounds to one."""
+        return bool(self.fetched[8]) or not math.isfinite(self.fetched[:N_ROWS].view(np.float64)[2])
+
+    def has_overflowed(self) -> bool:
+        """Whether more fell inside than a program could keep."""
+        return self.kept.numel() > 0 and bool(
+            self.fetched[15] > self.kept.numel() // self.results.programs * self.stride
+        )
+
+    def total(
+        self, count: int, brackets: Sequence[Bracket], ready: Sequence[Ready | None] = (None, None, None)
+    ) -> Scan:
+        """The totals, without the padding, which reads as 0 against 0."""
+        whole, padding = self.fetched[:N_ROWS].tolist(), -count % BLOCK
+        floats = self.fetched[:N_ROWS].view(np.float64).tolist()
+        max_ulp, sum_ulp = saturate(whole[6] % 2**64, floats[7], saturated=bool(whole[8]))
+        return Scan(
+            exceeding=whole[0],
+            max_abs=floats[1],
+            sum_abs=floats[2],
+            nonzero=count - (whole[3] - padding),
+            max_rel=floats[4],
+            sum_rel=floats[5],
+            max_ulp=max_ulp,
+            sum_ulp=sum_ulp,
+            caught=tuple(self._catch(k, bracket, whole, padding, ready[k]) for k, bracket in enumerate(brackets)),
+        )
+
+    def _catch(self, k: int, bracket: Bracket, whole: list[int], padding: int, ready: Ready | None) -> Caught:
+        low = whole[9 + k] - (padding if bracket.low > 0 else 0)
+        count = int(self.fetched[PICKS_AT + 4 * k + 3]) if self.kept.numel() else 0
+        high = whole[12 + k] - (padding if bracket.high > 0 else 0) if self.count_high else low + count
+        values: Any = NO_VALUES
+        if bracket.capacity:
+            values = DeviceValues(self.kept, self.scalars, bracket, k, count, self.results, ready)
+        return Caught(low, high, values)
+
+
+def coarsen(low: float, high: float) -> tuple[float, float]:
+    """[low, high) shrunk to ends whose lower 32 bits are 0: the kernel compares such in one instruction."""
+    first, last = struct.unpack("<qq", struct.pack("<dd", low, high))
+    ends = struct.unpack("<dd", struct.pack("<qq", -(-first >> 32) << 32, last >> 32 << 32))
+    return float(ends[0]), float(ends[1])
+
+
+def _pair_on_host(pair: Pair) -> Pair:
+    bits = [x.cpu().numpy() for x in (pair.actual, pair.expected)]
+    return Pair(bits[0], pair.actual_format, bits[1], pair.expected_format)
+
+
+def read(pair: Pair, scale: torch.Tensor | None, scale_format: Format | None, unit: Unit) -> WorstError:
+    """Worst error of a piece in a gauge's unit."""
+    totals = _launch_read(pair, scale, scale_format, unit, careful=False)
+    infinite = 0
+    if totals[5] or totals.view(np.float64)[0] == math.inf:
+        totals = _launch_read(pair, scale, scale_format, unit, careful=True)
+        if totals[4] != NO_INDEX:
+            return WorstError(0.0, 0, 0.0, 0, bad_scale=int(totals[4]))
+        infinite = int(totals[3])
+    top, _, signed_sum, *_ = totals.view(np.float64).tolist()
+    if not math.isfinite(signed_sum):  # finite errors near the top of float64
+        on_host = None if scale is None else scale.cpu().numpy()
+        signed_sum = path_numpy.read(_pair_on_host(pair), on_host, scale_format, unit).signed_sum
+    return WorstError(top, int(totals[1]), signed_sum, infinite)
+
+
+def _launch_read(
+    pair: Pair, scale: torch.Tensor | None, scale_format: Format | None, unit: Unit, *, careful: bool
+) -> npt.NDArray[np.int64]:
+    actual, fmt = pair.actual, pair.actual_format
+    programs, device = count_programs(actual, READ_BLOCK, READ_PROGRAMS_PER_SM), actual.device
+    out = torch.empty(N_READ_ROWS * (programs + 1), dtype=torch.int64, device=device)
+    with on_device(device):
+        launch(
+            read_kernel, programs, actual, pair.expected, actual if scale is None else scale, actual.numel(),
+            make_scalars((*unit[:4], fmt.overflow_start), device), out,
+            KIND_A=KIND[fmt.name], KIND_E=KIND[pair.expected_format.name],
+            KIND_S=0 if scale_format is None else KIND[scale_format.name],
+            PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, MAX_EXPONENT=fmt.max_exponent,
+            HAS_INFINITY=fmt.has_infinity, HAS_AFFINE=unit.constant != 0 or unit.per_magnitude != 0,
+            HAS_ULP=unit.per_ulp != 0, HAS_SCALE=scale is not None, FROM_CELL=unit.from_cell, CAREFUL=careful,
+            BLOCK=READ_BLOCK, num_warps=READ_WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+        launch(
+            total_reading_kernel, 1, out, programs,
+            PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    fetched: npt.NDArray[np.int64] = out[:N_READ_ROWS].cpu().numpy()
+    return fetched
+
+
+def measure_moments(values: torch.Tensor, fmt: Format, factor: float) -> Moments:
+    """Largest finite |r|, sum of squares of finite r·factor, and how many are finite."""
+    programs = count_programs(values, READ_BLOCK, READ_PROGRAMS_PER_SM)
+    out = torch.empty((3, programs), dtype=torch.int64, device=values.device)
+    with on_device(values.device):
+        launch(
+            moments_kernel, programs, values, values.numel(), make_scalars((factor,), values.device), out,
+            KIND=KIND[fmt.name], BLOCK=READ_BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    fetched = out.cpu().numpy()
+    floats = fetched.view(np.float64)
+    return Moments(float(floats[0].max()), float(floats[1].sum()), int(fetched[2].sum()))

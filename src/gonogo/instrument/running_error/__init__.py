@@ -1,0 +1,64 @@
+"""Reference and inputs → expected output and error scale S, one rounding at a time.
+
+Every torch op of the reference runs once in float64 and carries beside its value a first-order bound of the
+rounding error a correct kernel would have made so far, in units of u_c. Inputs carry error 0: they were
+rounded before the kernel saw them. Invariants: the value is what the plain float64 reference computes, bit
+for bit (narrowing casts inside the reference are left out and charged to the error instead); the error is
+never negative and never NaN; an op without a rule raises, it never counts as exact.
+
+This module imports no torch: the machinery is imported on the first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gonogo.errors import BackendMissing
+from gonogo.schema import Contract
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Scaled = Tensor | tuple[Tensor, ...]
+
+Value = TypeVar("Value")
+
+__all__ = ["allow", "error_scale"]
+
+
+def allow(value: Value, *, absolute: Any) -> Value:
+    """Let kernels err on `value` by so many u_c more than its op says; outside error_scale, `value` as it is.
+
+    A reference states the function it means, and by this what a common other form of it loses: where, and how much.
+    """
+    if type(value).__name__ != "Tracked":  # an array, or no torch at all
+        return value
+    from gonogo.instrument.running_error.companion import allow_error
+
+    allowed: Value = allow_error(value, absolute)  # type: ignore[arg-type, assignment]
+    return allowed
+
+
+def error_scale(
+    reference: Callable[..., Any],
+    inputs: Sequence[Any] | Mapping[str, Any],
+    *,
+    contract: Contract = Contract(),  # noqa: B008 - frozen, so one shared default is safe
+    rules: Mapping[str, Callable[..., Any]] | None = None,
+) -> tuple[Scaled, Scaled]:
+    """Run `reference` in float64 and return its output and the error scale S of that output, in units of u_c.
+
+    >>> import torch
+    >>> expected, scale = error_scale(lambda x: x + x / 3, [torch.tensor([3.0, 6.0])])
+    >>> expected, scale
+    (tensor([4., 8.], dtype=torch.float64), tensor([ 6., 12.], dtype=torch.float64))
+    """
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise BackendMissing("torch", "gonogo.error_scale") from None
+    from gonogo.instrument.running_error.trace import trace_reference
+
+    expected, scale, _ = trace_reference(reference, inputs, contract, rules or {})
+    return expected, scale

@@ -1,0 +1,345 @@
+"""One torch op on tracked tensors → tracked results: finds the rule, applies it, lets nothing escape.
+
+A reference runs inside this mode, so every op passes here, also those on tensors the reference made itself.
+Floating tensors that carry an error are `Tracked`; what it made without arithmetic stays plain and exact;
+integers and booleans are plain, because a discrete value is either right or wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from gonogo.errors import NoErrorRule
+from gonogo.formats import FORMATS, get_format
+from gonogo.instrument.running_error.accuracy import Accuracy, get_accuracy
+from gonogo.instrument.running_error.companion import (
+    CONSTANT,
+    EXACT,
+    FUNCTIONAL_HINT,
+    PYTHON_HINT,
+    Error,
+    Tracked,
+    join,
+    total,
+)
+from gonogo.instrument.running_error.doubt import Doubts, find_reach
+from gonogo.schema import Contract
+
+Rule = Callable[..., tuple[Any, Any]]
+
+WIDE = 1e30
+"""Formats that reach this far (float32 and bfloat16, not float16) are taken to hold every intermediate result."""
+
+CORRECTLY_ROUNDED = frozenset(
+    {"aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.reciprocal", "aten.sqrt"}
+)
+
+
+class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The state of one error_scale call; rules get it as their first argument."""
+
+    def __init__(
+        self, contract: Contract, rules: Mapping[str, Rule], passive: frozenset[str], *, guarded: bool
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.contract = contract
+        fmt = get_format(contract.accumulate, role="contract accumulate")
+        self.unit = fmt.unit_roundoff
+        self.range = float(fmt.overflow_threshold) if fmt.largest < WIDE else math.inf
+        self.smallest = float(fmt.smallest_normal)
+        self.rules = rules
+        self.passive = passive
+        """Ops that move or make exact values: on plain tensors they are left alone, views included."""
+        self.guarded = guarded
+        self.doubts = Doubts()
+        self.summed = False
+        """Whether the reference added up more than one term."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else torch imports its compiler, about a second, only to keep it away from this mode.
+        return False
+
+    # What rules use.
+
+    def split(self, arg: Any) -> tuple[Any, Error]:
+        """Give the float64 value (or number) and the error of an op's argument."""
+        if isinstance(arg, Tracked):
+            return arg.value, arg.error
+        if isinstance(arg, Tensor) and arg.is_floating_point():
+            return arg.to(torch.float64), EXACT
+        if isinstance(arg, Tensor) and (places := self.doubts.find(arg)) is not None:
+            # A mask is 0 for 1 or 1 for 0; a position may be any other.
+            jump = 1 / self.unit if arg.dtype == torch.bool else torch.inf
+            return arg, Error(torch.zeros_like(places, dtype=torch.float64).masked_fill_(places, jump))
+        if isinstance(arg, float):
+            # A kernel holds the constant in its own format: 0.01 is off by up to one u_c before any use.
+            return arg, Error(None, constant_ulps(arg, self.contract.accumulate))
+        return arg, EXACT
+
+    def values(self, args: Any) -> Any:
+        """Replace every tensor in a nest of arguments by its plain float64 value."""
+        return tree_map(lambda arg: self.split(arg)[0], args)
+
+    def accuracy(self, function: str) -> Accuracy:
+        """How well a kernel under this contract computes `function`."""
+        return get_accuracy(function, self.contract)
+
+    def growth(self, length: int) -> float:
+        """g(length) of the contract's summation."""
+        self.summed |= length > 1
+        return self.contract.growth(max(length, 1))
+
+    def cast_ulps(self, fmt: str) -> float:
+        """Error of rounding to `fmt`, relative, in units of u_c."""
+        return get_format(fmt).unit_roundoff / self.unit
+
+    def lose_overflow(self, measure: Callable[[], Tensor], ulps: float = 0.0) -> Tensor | None:
+        """Infinite error where results of measured sizes, `ulps` larger, are past the accumulate format's range.
+
+        A kernel that keeps the contract has lost the value there, and what it makes of an infinity is its own.
+        None where there is no such place; a wide format has none, and nothing is measured.
+        """
+        if self.range == math.inf:
+            return None
+        sizes = measure() * (1 + ulps * self.unit)
+        lost = sizes.isfinite() & (sizes >= self.range)
+        return torch.zeros_like(sizes).masked_fill_(lost, torch.inf) if bool(lost.any()) else None
+
+    def keep_lost(self, extra: Tensor | None) -> Tensor | None:
+        """The error of a product or quotient: 0·inf is inf where a factor is lost, for a kernel makes NaN of it."""
+        if self.range == math.inf or extra is None:
+            return extra
+        return extra.nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+    def reach(self, value: Any, extra: Tensor | None) -> Tensor | float:
+        """How far a kernel's value may be from the reference's."""
+        return find_reach(value, extra, self.unit, self.range)
+
+    def run_primitive(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run `function`, written in primitive ops, on tracked arguments."""
+        with self:
+            return function(*args, **kwargs)
+
+    # The way of one op.
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Replace the op by its rule."""
+        kwargs = kwargs or {}
+        name, mutable, _ = read_schema(func)
+        leaves = list(find_tensors((*args, *kwargs.values())))
+        tracked = any(isinstance(leaf, Tracked) for leaf in leaves)
+        if mutable:
+            return self._write(func, name, args, kwargs, tracked=tracked)
+        if tracked:
+            return self._apply(func, name, args, kwargs)
+        return self._apply_plain(func, name, args, kwargs, leaves)
+
+    def _find_rule(self, func: Any, name: str) -> Rule:
+        rule = self.rules.get(str(func)) or self.rules.get(name)
+        if rule is None:
+            raise NoErrorRule(name, give_hint(func, name))
+        return rule
+
+    def _apply(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if func not in TO_PYTHON and name not in self.rules and str(func) not in self.rules:
+            decomposed = self.run_primitive(func.decompose, args, kwargs)
+            if decomposed is not NotImplemented:
+                return decomposed
+        value, error = self._find_rule(func, name)(self, func, args, kwargs)
+        if self.range < math.inf and name not in self.passive and isinstance(value, Tensor):
+            error = self._add_underflow(value, error)
+        _, _, aliased = read_schema(func)
+        if aliased:
+            for leaf in find_tensors((*args, *kwargs.values())):
+                if isinstance(leaf, Tracked):
+                    leaf.aliased = True
+        return self.wrap(value, error, aliased=aliased)
+
+    def _add_underflow(self, value: Tensor, error: Any) -> Any:
+        """Charge half a step of the accumulate format where a computed value is among its subnormals.
+
+        Only in a format of short range: float32 and bfloat16 have the scale's floor for this.
+        """
+        if not value.is_floating_point() or (isinstance(error, Error) and error.exact):
+            return error
+        small = (value != 0) & (value.abs() < self.smallest)
+        if not bool(small.any()):
+            return error
+        error = error if isinstance(error, Error) else Error(error)
+        step = torch.zeros_like(value).masked_fill_(small, self.smallest)
+        return replace(error, extra=step if error.extra is None else step + error.extra)
+
+    def wrap(self, value: Any, error: Any, *, aliased: bool) -> Any:
+        """Value and error as one tracked tensor, or a nest of them; what is not floating stays as it is."""
+        if isinstance(value, (tuple, list)):
+            errors = error if isinstance(error, (tuple, list)) else [error] * len(value)
+            return type(value)(self.wrap(one, its, aliased=aliased) for one, its in zip(value, errors, strict=True))
+        if not isinstance(value, Tensor) or not value.is_floating_point() or error is CONSTANT:
+            return value
+        error = error if isinstance(error, Error) else Error(error)
+        if error.extra is not None and error.extra.device != value.device:
+            error = replace(error, extra=error.extra.to(value.device))
+        if self.guarded:
+            error = guard_error(value, error)
+        if self.range < math.inf and not error.exact:
+            reached = value.abs() if error.extra is None else value.abs() + self.unit * error.extra
+            lost = self.lose_overflow(lambda: reached, error.ulps)
+            error = replace(error, extra=join(lost, error.extra, error.extra))
+        return Tracked(value.to(torch.float64), error, aliased=aliased)
+
+    def _apply_plain(self, func: Any, name: str, args: Any, kwargs: Any, leaves: list[Tensor]) -> Any:
+        """Apply an op to the reference's own constants: exact moves stay plain, arithmetic is tracked."""
+        if func in TO_PYTHON:
+            return func(*args, **kwargs)
+        uncertain = any(self.doubts.find(leaf) is not None for leaf in leaves if not leaf.is_floating_point())
+        picked = uncertain and any(leaf.is_floating_point() for leaf in leaves)
+        if not leaves or (name in self.passive and not picked):
+            if torch.Tag.nondeterministic_seeded in func.tags:
+                raise NoErrorRule(name, RANDOM_HINT)
+            made = func(*args, **kwargs)
+            self.doubts.follow(made, func, name, args, kwargs)
+            return made
+        if not any(leaf.is_floating_point() for leaf in leaves):
+            made = func(*args, **kwargs)
+            self.doubts.follow(made, func, name, args, kwargs)
+            floating = any(one.is_floating_point() for one in find_tensors((made,)))
+            sure = all(self.doubts.find(leaf) is None for leaf in leaves)
+            if not floating or (sure and name == "aten._to_copy"):
+                return made
+            # Integers divided, or fed to a function: torch would answer in its default dtype, float32.
+            args, kwargs = tree_map(self._widen_integer, (args, kwargs))
+        made = self._apply(func, name, args, kwargs)
+        return tree_map(lambda one: self._settle_constant(one, name), made)
+
+    def _widen_integer(self, leaf: Any) -> Any:
+        """Turn an integer or boolean tensor into float64, tracked where it may be wrong; leave anything else."""
+        if not isinstance(leaf, Tensor) or leaf.is_floating_point():
+            return leaf
+        value, error = self.split(leaf)
+        return value.to(torch.float64) if error.exact else Tracked(value.to(torch.float64), error)
+
+    def _settle_constant(self, made: Any, name: str) -> Any:
+        """Back to plain where the op made no rounding error; a kernel computes the same constant."""
+        if not isinstance(made, Tracked):
+            return made
+        if made.error.exact:
+            return made.value
+        # A correctly rounded op whose result is a value of the accumulate format was exact there too. What a
+        # kernel's own division loses is no matter: constants are computed before it runs.
+        if name in CORRECTLY_ROUNDED and made.error.extra is None and made.error.ulps == self._roundings(name):
+            narrow = getattr(torch, self.contract.accumulate)
+            if torch.equal(made.value.to(narrow).to(torch.float64), made.value):
+                return made.value
+        return made
+
+    def _roundings(self, name: str) -> float:
+        """What one correctly rounded op is charged on exact operands."""
+        short = name.removeprefix("aten.")
+        return self.accuracy(short).relative if short in ("div", "reciprocal", "sqrt") else 1.0
+
+    def _write(self, func: Any, name: str, args: Any, kwargs: Any, *, tracked: bool) -> Any:
+        target: Any = args[0] if args else None
+        if any(self.doubts.find(leaf) is not None for leaf in find_tensors(args)):
+            raise NoErrorRule(name, POSITION_HINT)
+        if not tracked:
+            if name in EXACT_WRITES or (isinstance(target, Tensor) and not target.is_floating_point()):
+                return func(*args, **kwargs)
+            raise NoErrorRule(name, FUNCTIONAL_HINT)
+        # Reached from inside torch's own composites only (rms_norm, cosine_similarity, ...): those write to
+        # temporaries that nothing else sees, so the functional rule's result can take their place.
+        functional = self.rules.get(name.removesuffix("_"))
+        alone = isinstance(target, Tracked) and not target.aliased and name.endswith("_")
+        if functional is None or not alone:
+            raise NoErrorRule(name, FUNCTIONAL_HINT)
+        packet = getattr(torch.ops.aten, name.removeprefix("aten.").removesuffix("_"))
+        value, error = functional(self, getattr(packet, func._overloadname), args, kwargs)
+        made = self.wrap(value, error, aliased=False)
+        if made.shape != target.shape:
+            raise NoErrorRule(name, FUNCTIONAL_HINT)
+        target.value, target.error = made.value, made.error
+        return target
+
+
+TO_PYTHON = frozenset({torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default})
+POSITION_HINT = (
+    "a position it writes to may be another in a kernel, for computed values are nearly tied; "
+    "use torch.where and a comparison, or pass the position as an input"
+)
+RANDOM_HINT = "it draws random numbers; draw them before the call and pass them as an input"
+
+
+def give_hint(func: Any, name: str) -> str | None:
+    """Say what to do about an op without a rule, where there is more to say than "use primitive ops"."""
+    if func in TO_PYTHON or name in ("aten.equal", "aten.is_nonzero", "aten.allclose"):
+        return PYTHON_HINT
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        return RANDOM_HINT
+    return None
+
+
+@lru_cache(maxsize=1024)
+def read_schema(func: Any) -> tuple[str, bool, bool]:
+    """Name of a torch op, whether it writes to an argument, whether its result may share memory with one."""
+    schema = func._schema
+    aliased = any(made.alias_info is not None for made in schema.returns)
+    return schema.name.replace("::", "."), schema.is_mutable, aliased
+
+
+def find_tensors(args: Iterable[Any]) -> Iterator[Tensor]:
+    """Tensors among an op's arguments or results: aten nests them in lists and tuples only, at any place."""
+    for arg in args:
+        if isinstance(arg, Tensor):
+            yield arg
+        elif isinstance(arg, (list, tuple)):
+            yield from find_tensors(arg)
+
+
+@lru_cache(maxsize=1024)
+def constant_ulps(number: float, fmt: str) -> float:
+    """Say how far `number` is from its nearest value in `fmt`, relative, in units of its roundoff."""
+    held = get_format(fmt)
+    nearest = float(held.round(np.asarray(number)))
+    if number == 0 or not math.isfinite(number) or not math.isfinite(nearest):
+        return 0.0
+    return abs(number - nearest) / abs(number) / held.unit_roundoff
+
+
+def guard_error(value: Tensor, error: Error) -> Error:
+    """Take 0·inf as 0 in the error, and no error at all where the value is not finite."""
+    whole = total(value, error)
+    if whole is None:
+        return error
+    whole = torch.where(value.isfinite(), whole, 0.0)
+    return Error(whole.nan_to_num_(nan=0.0, posinf=torch.inf), origin=error.origin)
+
+
+def narrow_format(dtype: torch.dtype) -> str:
+    """Name a torch floating dtype as gonogo does."""
+    name = str(dtype).removeprefix("torch.")
+    return name if name in FORMATS else get_format(name).name
+
+
+def name_ops(*short: str) -> list[str]:
+    """Put the namespace of torch's own ops before their short names."""
+    return [f"aten.{name}" for name in short]
+
+
+EXACT_WRITES = frozenset(
+    name_ops(
+        "copy_", "fill_", "zero_", "masked_fill_", "triu_", "tril_", "index_put_", "index_fill_", "scatter_",
+        "index_copy_", "neg_", "abs_", "fill_diagonal_", "masked_scatter_", "resize_", "t_", "transpose_",
+        "squeeze_", "unsqueeze_", "_index_put_impl_",
+    )
+)  # fmt: skip
+"""In-place ops that round nothing: a reference may build its constant masks with them."""

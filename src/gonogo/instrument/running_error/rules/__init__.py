@@ -1,0 +1,42 @@
+"""Op name → rule: every rule of the running-error mode, merged from one dict per kind of op.
+
+A rule is a function rule(ctx, op, args, kwargs) → (value, error). `ctx` is the running RunningErrorMode, `op`
+the torch operator to compute the value with, args and kwargs what the reference called it with; tensors among
+them are Tracked or plain, and ctx.split(arg) gives the value and the Error of either. The error it returns is
+an Error, a float64 tensor in units of u_c, or None for none. Keys are op names ("aten.add") or single
+overloads ("aten.add.Tensor"), which win. Ops that torch itself composes of others (reshape, linear, einsum,
+square) arrive as their parts and need no rule.
+"""
+
+from __future__ import annotations
+
+from gonogo.instrument.running_error.mode import Rule
+from gonogo.instrument.running_error.rules.activations import ACTIVATIONS
+from gonogo.instrument.running_error.rules.arithmetic import ARITHMETIC
+from gonogo.instrument.running_error.rules.composites import COMPOSITES
+from gonogo.instrument.running_error.rules.discrete import CASTS, DISCRETE, STEPS
+from gonogo.instrument.running_error.rules.losses import LOSSES
+from gonogo.instrument.running_error.rules.movement import MOVEMENT, WRITES
+from gonogo.instrument.running_error.rules.products import PRODUCTS
+from gonogo.instrument.running_error.rules.reductions import REDUCTIONS
+from gonogo.instrument.running_error.rules.selections import SELECTIONS
+from gonogo.instrument.running_error.rules.smooth import SMOOTH
+
+RULES: dict[str, Rule] = {
+    **ARITHMETIC,
+    **SMOOTH,
+    **SELECTIONS,
+    **ACTIVATIONS,
+    **REDUCTIONS,
+    **PRODUCTS,
+    **MOVEMENT,
+    **WRITES,
+    **DISCRETE,
+    **STEPS,
+    **CASTS,
+    **COMPOSITES,
+    **LOSSES,
+}
+
+PASSIVE = frozenset(MOVEMENT) | frozenset(DISCRETE)
+"""Ops that make no rounding error of their own: on a reference's own constants they run as they are."""

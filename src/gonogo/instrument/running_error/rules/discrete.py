@@ -1,0 +1,91 @@
+"""Comparisons, positions, steps and casts → discrete results, or values with a cast's error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gonogo.errors import NoErrorRule
+from gonogo.instrument.running_error.companion import CONSTANT, EXACT, Error
+from gonogo.instrument.running_error.mode import Rule, RunningErrorMode, name_ops, narrow_format
+from gonogo.instrument.running_error.rules.arithmetic import JUMP_HINT
+from gonogo.instrument.running_error.rules.positions import POSITIONS
+from gonogo.instrument.running_error.rules.selections import find_doubt
+
+
+def decide(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Error]:
+    """Find a position, or ask for a property: right or wrong, no error. The reference's answer counts."""
+    return op(*ctx.values(args), **ctx.values(kwargs)), EXACT
+
+
+def compare(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Error]:
+    """Compare: no error, but doubt where computed operands are closer than their errors."""
+    (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
+    made = op(a, b)
+    places = find_doubt(ctx, a, err_a, b, err_b)
+    if places is not None:
+        ctx.doubts.note(made, places)
+    return made, EXACT
+
+
+def step(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
+    """Floor and kin: exact on exact values, refused on computed ones."""
+    if not all(ctx.split(arg)[1].exact for arg in args):
+        raise NoErrorRule(op._schema.name.replace("::", ".") if hasattr(op, "_schema") else str(op), JUMP_HINT)
+    return op(*ctx.values(args), **kwargs), EXACT
+
+
+def cast(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
+    """Cast to a narrower format: the value stays float64, E + (u_narrow/u_c)·|out|; the device is followed.
+
+    A format no narrower than the accumulator changes nothing, and neither does one that holds every value of
+    an exact operand, such as an fp16 input taken to fp32.
+    """
+    x, err = ctx.split(args[0])
+    dtype = kwargs.get("dtype") or torch.float64
+    if not dtype.is_floating_point:
+        if dtype != torch.bool and not err.exact:
+            raise NoErrorRule("aten._to_copy (to an integer dtype)", JUMP_HINT)
+        return op(x, **kwargs), EXACT
+    value = op(x, **{**kwargs, "dtype": torch.float64})
+    extra = err.extra
+    if extra is not None and extra.device != value.device:
+        extra = extra.to(value.device)
+    ulps = 0.0 if dtype == torch.float64 else ctx.cast_ulps(narrow_format(dtype))
+    if ulps <= 1 or (err.exact and torch.equal(x.to(dtype).to(x.dtype), x)):
+        ulps = 0.0
+    return value, Error(extra, err.ulps + ulps)
+
+
+def make_like(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
+    """zeros_like and kin: only the shape is taken."""
+    return op(*ctx.values(args), **kwargs), CONSTANT
+
+
+DISCRETE: dict[str, Rule] = {
+    **POSITIONS,
+    **dict.fromkeys(
+        name_ops(
+            "isnan", "isinf", "isposinf", "isneginf", "isin", "signbit",
+            "logical_and", "logical_or", "logical_xor", "logical_not", "any", "all",
+            "nonzero", "count_nonzero", "_fused_sdp_choice",
+        ),
+        decide,
+    ),
+    **dict.fromkeys(name_ops("eq", "ne", "lt", "le", "gt", "ge"), compare),
+    **dict.fromkeys(
+        name_ops(
+            "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full",
+            "new_empty",
+        ),
+        make_like,
+    ),
+}  # fmt: skip
+
+STEPS: dict[str, Rule] = dict.fromkeys(
+    name_ops("floor", "ceil", "round", "trunc", "floor_divide", "fmod", "remainder"), step
+)
+
+CASTS: dict[str, Rule] = {"aten._to_copy": cast}

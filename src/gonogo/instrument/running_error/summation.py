@@ -1,0 +1,122 @@
+"""Terms of a sum → how far a correct sum of them may be off, in whatever order it was taken.
+
+A chain rounds every partial sum s_k once, and those roundings are as good as independent: its error deviates by
+about 0.42·u_c·√(Σ s_k²), the root mean square of a rounding being 0.42 of its bound. Over random orders Σ s_k² is
+n/6·Σx² + n/3·(Σx)² on average. Trees and blocks have fewer partial sums, and smaller ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gonogo.instrument.running_error.companion import Error
+
+WORST = 3.0
+"""Roundings in the worst of many sums: 0.42 times the 4.4 deviations expected among 10^5, and half as much again
+for orders that are not random. Chains of 4 to 65,536 terms then read at most 1.1 (test_summation.py)."""
+
+REPEATED = 0.255
+"""Roundings of one and the same term added again and again all go one way, by half of their bound on average: such
+a chain is off by n/4·u_c·Σ|x| at most (test_summation.py)."""
+FEW = 16
+"""Terms up to which √n covers that."""
+
+LONG = 256
+"""Terms from which some may be too small beside the sum of the others to count at all, or lean one way."""
+
+STEPS = 6
+"""Steps between one and half of a sum's unit in the last place, that its terms are rounded to in turn."""
+
+SHORT = 4
+"""Up to so many terms the statistical bound may exceed the sum of all partial sums' bounds; both are taken."""
+
+
+def bound_orders(length: float | Tensor, squares: Tensor, total: Tensor) -> Tensor:
+    """3·√(n/6·Σx² + n/3·(Σx)²), written into `squares`."""
+    squares.mul_(WORST**2 / 6).addcmul_(total, total, value=WORST**2 / 3)
+    return squares.sqrt_().mul_(length**0.5)
+
+
+def bound_growth(length: Tensor) -> Tensor:
+    """max(log2(n + 1), √n), of many lengths at once."""
+    return torch.maximum(torch.log2(length + 1), length.sqrt())
+
+
+def grow_repeated(bound: Tensor, squares: Tensor, total: Tensor, length: float | Tensor) -> Tensor:
+    """A bound that covers chains of one term n times over: n·Σx² is (Σx)² there, and more anywhere else."""
+    repeated = squares * length <= total * total * (1 + 1e-9)
+    return torch.where(repeated, torch.maximum(bound, total.abs() * length * REPEATED), bound)
+
+
+def bound_lean(x: Tensor, total: Tensor, unit: float, dims: tuple[int, ...]) -> Tensor:
+    """How far a chain is off for terms that all lean one way, in units of u_c.
+
+    Late in a chain the sum moves in steps that are large beside the low bits of its terms: every term is rounded to
+    a multiple of the step, and terms that are equal, or all close below a multiple, are off to the same side. A
+    kernel may scale its terms as it likes, so steps of all kinds are tried. Terms of all kinds average out.
+    """
+    largest = total.abs() * unit
+    lean = torch.zeros_like(total)
+    for part in range(STEPS):
+        step = (largest * 2 ** (-part / STEPS)).clamp_(min=torch.finfo(x.dtype).tiny)
+        lean = torch.maximum(lean, (x / step).round_().mul_(step).sub_(x).sum(dims, keepdim=True).abs())
+    return lean.div_(unit)
+
+
+def is_mixed(growth: float | Tensor, length: float | Tensor, absolute: Tensor, total: Tensor) -> bool:
+    """Whether the statistical bound is anywhere below g·Σ|x|: by its second term never where all signs agree."""
+    return bool((total.abs() * (length / 3) ** 0.5 * WORST < growth * absolute).any())
+
+
+def add_swamped(x: Tensor, total: Tensor, unit: float) -> Tensor:
+    """What a chain loses of each term that is lost in its sum, in units of u_c.
+
+    A term below half a unit in the last place of the sum so far changes nothing: where most terms are that small
+    beside a few large ones, their errors all go one way and do not average out.
+    """
+    step = total.abs() * unit
+    sizes = x.abs()
+    return torch.where(sizes < 4 * step, torch.minimum(sizes, step), 0.0).div_(unit)
+
+
+def limit_whole(bound: Tensor, absolute: Tensor, length: float | Tensor, unit: float) -> Tensor:
+    """Bound sums of whole numbers: below 2^p every partial sum is exact, and log2(n + 1) is generous."""
+    few = torch.log2(torch.as_tensor(length, dtype=torch.float64, device=bound.device) + 1) * absolute
+    return torch.where(absolute < 1 / unit, torch.minimum(bound, few), bound)
+
+
+def are_whole(x: Tensor, error: Error) -> bool:
+    """Whether all terms are whole numbers in a kernel, too: inputs, or one correctly rounded op away from them."""
+    if error.extra is not None or error.ulps > 1 or not x.numel():
+        return False
+    corner = x[tuple(slice(0, 4) for _ in x.shape)]  # tells for almost all data, at no cost
+    return all(torch.equal(part, part.round()) for part in (corner, x))
+
+
+def bound_product(
+    apply: Callable[[Tensor, Tensor], Tensor],
+    value: Tensor,
+    operands: tuple[tuple[Tensor, Error], tuple[Tensor, Error]],
+    length: int,
+    unit: float,
+) -> Tensor:
+    """Bound the sums of a bilinear op over `length` terms: usually by one more product, of squares."""
+    (a, err_a), (b, err_b) = operands
+    growth = max(math.log2(length + 1), math.sqrt(length))
+    whole = are_whole(a, err_a) and are_whole(b, err_b)
+    one_sign = length == 1 or (a.numel() and b.numel() and bool(a.min() >= 0) and bool(b.min() >= 0))
+    squares = apply(a * a, b * b) if length > FEW or not one_sign else None
+    if one_sign or squares is None:
+        absolute, bound = value.abs(), value.abs().mul_(growth)
+    else:
+        bound = bound_orders(length, squares.clone(), value)
+        if length <= SHORT or whole:
+            absolute = apply(a.abs(), b.abs())
+            bound = torch.minimum(bound, absolute * growth)
+    if squares is not None:
+        bound = grow_repeated(bound, squares, value, length)
+    return limit_whole(bound, absolute, length, unit) if whole else bound

@@ -1,0 +1,234 @@
+"""Errors on a GPU → their exact order statistics, with the host waiting once where the first guess is good.
+
+What selection does in turns with the host, the first pass does on the GPU alone: sample, place brackets, scan, and
+find the few kept values that hold the wanted ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+
+from gonogo.instrument import path_triton
+from gonogo.instrument.launch_triton import launch, on_device
+from gonogo.instrument.operands import Aligned
+from gonogo.instrument.partials import Bracket, Caught, Pair, Scan, sum_overflowed
+from gonogo.instrument.path_triton import (
+    BINS,
+    HEAD,
+    KIND,
+    NO_INDEX,
+    NO_VALUES,
+    PICKS_AT,
+    DeviceValues,
+    Launched,
+    Ready,
+    coarsen,
+    enqueue_scan,
+    make_results,
+    make_scalars,
+    make_slots,
+)
+from gonogo.instrument.selection import (
+    KEEP_ALL,
+    RunPass,
+    find_ranks,
+    sample_ranks,
+    select_on_host,
+    stratified_positions,
+)
+from gonogo.instrument.triton_kernels.select import (
+    bin_values_kernel,
+    place_kernel,
+    sample_and_place_kernel,
+    sample_kernel,
+)
+
+SAMPLE = 2**19
+"""Sampled errors: brackets then hold about 0.8 % of all, 17 MiB at 2^28 elements."""
+SMALL_SAMPLE = 2**12
+"""Sampled errors where they are tied: one program sorts them."""
+THINNING = 16
+"""Every so-manieth of the sorted sample goes to the host: brackets are some 2,000 sample ranks wide."""
+CAPACITY = 2**20
+"""Errors a bracket may keep, 8 MiB; the three of the first pass may share three times that."""
+# Where the first pass puts what it finds, in int64 words behind totals and picked bins: the ends of brackets, three
+# numbers of values seen in the bins, three pairs of extremes, and the values.
+SCALARS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = HEAD, HEAD + 11, HEAD + 14, HEAD + 20
+READY = 1024
+"""Values of wanted bins fetched per bracket along with everything else; a bin holds some 200."""
+
+
+def find_errors_at(
+    aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]], run_pass: RunPass, passes: list[Scan]
+) -> dict[int, float]:
+    """Exact errors at 0-based ranks; the scans made for it are appended to `passes`."""
+    first = scan_unseen(aligned, atol, ranks) if aligned.contiguous and aligned.count > KEEP_ALL else None
+    if first is not None:
+        passes.append(replace(first[1], caught=()))  # what it kept must not outlive its use
+    return find_ranks(
+        ranks,
+        aligned.count,
+        run_pass,
+        lambda: draw_sample(aligned)[THINNING // 2 :: THINNING].cpu().numpy(),
+        first=None if first is None else (first[0], first[1].caught),
+        select_kept=select_kept,
+        capacity=CAPACITY,
+        sample_weight=THINNING,
+        shrink=coarsen,
+    )
+
+
+def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -> tuple[list[Bracket], Scan] | None:
+    """The first pass with everything decided on the GPU, so that the host waits once; None if it must be redone.
+
+    The same as drawing a sample, placing brackets, scanning and selecting in turn, with one guess: two arrays of
+    one short format have tied errors, which only need counting, others have not, and are kept. A wrong guess is a
+    bracket that settles nothing.
+    """
+    count, (actual, expected) = aligned.count, aligned.operands[:2]
+    flat = aligned.flat()
+    pair = Pair(flat[0], actual.format, flat[1], expected.format)
+    tied = actual.format is expected.format and actual.format.bits <= 16
+    size = SMALL_SAMPLE if tied else SAMPLE
+    spots, expect = _place_ranks(tuple(ranks), count, size)
+    if count < size or (expect > 3 * CAPACITY and not tied):
+        return None
+    device = pair.actual.device
+    results = make_results(pair, VALUES_AT + (0 if tied else 3 * READY), keeps=not tied)
+    out = results.out
+    scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
+    given = make_scalars((atol, actual.format.largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
+    with on_device(device):
+        if tied:
+            launch(
+                sample_and_place_kernel, 1,
+                *flat, count, torch.empty(size, dtype=torch.int32, device=device), *spots, given, scalars,
+                KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=size,
+                num_warps=path_triton.WARPS, enable_fp_fusion=False,
+            )  # fmt: skip
+        else:
+            launch(place_kernel, 1, draw_sample(aligned, high_words=True), size, *spots, given, scalars)
+        kept = scalars[:0] if tied else make_slots(expect, results.programs, device)
+        enqueue_scan(
+            pair,
+            scalars,
+            results,
+            kept,
+            1,
+            False,
+            True,
+            count_high=tied,
+            has_atol=not math.isnan(atol),
+            ranks=given[2:],
+        )
+        if not tied:
+            launch(
+                bin_values_kernel, triton.cdiv(kept.numel(), path_triton.BLOCK), kept, kept.numel(), scalars,
+                out[PICKS_AT:], out[SEEN_AT:], out[EXTREMES_AT:], out[VALUES_AT:].view(torch.float64), READY,
+                BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
+            )  # fmt: skip
+    launched = Launched(out[: results.rows_at].cpu().numpy(), results, kept, scalars, 1, count_high=tied)
+    if launched.is_odd() or launched.has_overflowed():
+        return None
+    return settle_unseen(launched, count, tied)
+
+
+@lru_cache(maxsize=64)
+def _place_ranks(ranks: tuple[Sequence[int], ...], count: int, size: int) -> tuple[list[int], int]:
+    """Between which ranks of a sample the wanted ones lie, and how many errors that means to keep."""
+    spots = [spot for group in ranks for spot in sample_ranks(group, count, size)]
+    return spots, int(1.25 * sum(count * (spots[i + 1] - spots[i] + 2) / size for i in (0, 2, 4)))
+
+
+def settle_unseen(launched: Launched, count: int, tied: bool) -> tuple[list[Bracket], Scan] | None:
+    """Brackets and scan from what the first pass brought back; a bracket that settles nothing is made empty."""
+    words = launched.fetched[:VALUES_AT].tolist()
+    ends = launched.fetched[SCALARS_AT:SEEN_AT].view(np.float64).tolist()
+    brackets = [Bracket(ends[2 + 2 * k], ends[3 + 2 * k], 1, 0 if tied else 1) for k in range(3)]
+    ready = [None if tied else _take_ready(launched, words, k) for k in range(3)]
+    scan = launched.total(count, brackets, ready)
+    if sum_overflowed(scan.sum_abs, scan.max_abs) or sum_overflowed(scan.sum_rel, scan.max_rel):
+        return None
+    missed = [k for k in range(3) if (ends[8 + k] == brackets[k].low) != tied]
+    if missed:  # the guess was wrong: what the kernel counted is not what these brackets stand for
+        caught = list(scan.caught)
+        for k in missed:
+            brackets[k], caught[k] = Bracket(0.0, 0.0), Caught(0, 0, NO_VALUES)
+        scan = replace(scan, caught=tuple(caught))
+    return brackets, scan
+
+
+def _take_ready(launched: Launched, words: Sequence[int], k: int) -> Ready | None:
+    """What came along of the values around bracket k's ranks, if all of them did."""
+    seen = words[SEEN_AT + k]
+    least, largest = NO_INDEX - words[EXTREMES_AT + 2 * k + 1], words[EXTREMES_AT + 2 * k]
+    if seen > READY and least != largest:
+        return None
+    values = launched.fetched[VALUES_AT + k * READY :][: min(seen, READY)].view(np.float64)
+    if seen > READY:  # all of them tied
+        values = np.broadcast_to(values[0], seen)
+    return words[PICKS_AT + 4 * k + 2], values
+
+
+def draw_sample(aligned: Aligned, *, high_words: bool = False) -> torch.Tensor:
+    """Sorted errors at a stratified sample of positions, or their high words, on the GPU."""
+    size = min(SAMPLE, aligned.count)
+    actual, expected = (x.bits for x in aligned.operands[:2])
+    if not aligned.contiguous:
+        positions = torch.from_numpy(stratified_positions(aligned.count, size)).to(actual.device)
+        index = torch.unravel_index(positions, actual.shape)
+        actual, expected = actual[index], expected[index]
+    errors = torch.empty(size, dtype=torch.int32 if high_words else torch.float64, device=actual.device)
+    with on_device(actual.device):
+        launch(
+            sample_kernel, triton.cdiv(size, path_triton.BLOCK), actual, expected, actual.numel(), errors, size,
+            KIND_A=KIND[aligned.operands[0].format.name], KIND_E=KIND[aligned.operands[1].format.name],
+            HIGH_WORDS=high_words, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    return errors.sort().values
+
+
+def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[float]]:
+    """Values at 0-based ranks of what brackets of one pass kept, fetching only the bins that hold them."""
+    if not requests or not all(isinstance(values, DeviceValues) for values, _ in requests):
+        return select_on_host([(np.asarray(values), ranks) for values, ranks in requests])
+    if all(_is_ready(values, ranks) for values, ranks in requests):
+        return select_on_host([(v.ready[1], [rank - v.ready[0] for rank in ranks]) for v, ranks in requests])
+    picks = np.tile(np.array([1, 0, 0, 0]), (3, 1))  # first and last bin; none by default
+    before, sizes = [0, 0, 0], [0, 0, 0]
+    for values, ranks in requests:
+        ends = np.cumsum(values.count_bins())
+        picks[values.number, :2] = np.searchsorted(ends, [ranks[0], ranks[-1]], side="right")
+        first, last = picks[values.number, :2]
+        before[values.number] = int(ends[first - 1]) if first else 0
+        sizes[values.number] = int(ends[last]) - before[values.number]
+    slots, device, room = requests[0][0].slots, requests[0][0].slots.device, max(sizes)
+    found = torch.empty((3, room), dtype=torch.float64, device=device)
+    with on_device(device):
+        launch(
+            bin_values_kernel, triton.cdiv(slots.numel(), path_triton.BLOCK),
+            slots, slots.numel(), requests[0][0].scalars, torch.from_numpy(picks).to(device),
+            torch.zeros(3, dtype=torch.int64, device=device), torch.zeros(6, dtype=torch.int64, device=device),
+            found, room,
+            BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
+        )  # fmt: skip
+    fetched = found.cpu().numpy()
+    return select_on_host([
+        (fetched[v.number, : sizes[v.number]], [rank - before[v.number] for rank in ranks]) for v, ranks in requests
+    ])  # fmt: skip
+
+
+def _is_ready(values: DeviceValues, ranks: Sequence[int]) -> bool:
+    """Whether the values at `ranks` are among those already fetched."""
+    if values.ready is None:
+        return False
+    below, fetched = values.ready
+    return below <= ranks[0] and ranks[-1] < below + len(fetched)

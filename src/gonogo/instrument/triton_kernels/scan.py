@@ -1,0 +1,226 @@
+"""Triton kernel: bits of two arrays → partial ErrorStats per program, and what falls into three brackets.
+
+Every program walks the tiles `program, program + programs, …`; the host adds the programs up. Scalars come in a
+float64 tensor, because Triton passes Python floats as float32.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gonogo.instrument.triton_kernels.numbers import (
+    F64,
+    absolute,
+    absolute_error,
+    decode,
+    divide,
+    high_word,
+    key_of_bits,
+    round_to_key,
+)
+
+
+@triton.jit
+def ulp_distance(a_key, e_key, width: tl.constexpr):
+    """Distance between keys as an unsigned integer."""
+    distance = tl.maximum(a_key, e_key) - tl.minimum(a_key, e_key)
+    return distance.to(tl.uint64 if width == 64 else tl.uint32, bitcast=True)
+
+
+@triton.jit
+def saturates_at(actual, expected, a_key, e_key, overflow: tl.constexpr, has_infinity: tl.constexpr):
+    """Whether a distance in ULPs means nothing: a NaN, or an infinity the other side does not share."""
+    nan = (actual != actual) | (expected != expected)
+    beyond = (a_key >= overflow) | (a_key <= -overflow) | (e_key >= overflow) | (e_key <= -overflow)
+    if has_infinity:
+        beyond &= a_key != e_key
+    return nan | beyond
+
+
+@triton.jit
+def is_below(error, bound, COARSE: tl.constexpr):
+    """1 where error < bound, else 0, for error ≥ 0; by the high word alone where the bound's low word is 0."""
+    if COARSE:  # both words are positive: the sign of the difference tells, without a comparison
+        return ((high_word(error) - high_word(bound)).to(tl.uint32, bitcast=True) >> 31).to(tl.int32)
+    difference = error.to(tl.int64, bitcast=True) - bound.to(tl.int64, bitcast=True)
+    return (difference.to(tl.uint64, bitcast=True) >> 63).to(tl.int32)
+
+
+@triton.jit
+def is_inside(error, low, high, COARSE: tl.constexpr):
+    """Whether low ≤ error < high; for nothing where high = low."""
+    if COARSE:
+        offset = (high_word(error) - high_word(low)).to(tl.uint32, bitcast=True)
+        return offset < (high_word(high) - high_word(low)).to(tl.uint32, bitcast=True)
+    return (error >= low) & (error < high)
+
+
+@triton.jit
+def keep_inside(inside, error, seen_at, values_at, stride, room, INTERPRETED: tl.constexpr):
+    """Append the errors that are `inside` to this program's values.
+
+    Triton would move the tile into another layout for the atomic and again for the store, through shared memory
+    and four barriers; two predicated instructions do it in place. The interpreter knows no assembly.
+    """
+    if INTERPRETED:
+        ordinal = tl.atomic_add(seen_at, 1, mask=inside, sem="relaxed")
+        kept = inside & (ordinal % stride == 0) & (ordinal // stride < room)
+        tl.store(values_at + ordinal // stride, error, mask=kept)
+    else:
+        tl.inline_asm_elementwise(
+            """
+            {
+            .reg .pred in, fits, first;
+            .reg .u32 ordinal, slot, back;
+            .reg .u64 address;
+            setp.ne.u32 in, $1, 0;
+            mov.u32 ordinal, 0;
+            @in atom.global.relaxed.cta.add.u32 ordinal, [$3], 1;
+            div.u32 slot, ordinal, $5;
+            mul.lo.u32 back, slot, $5;
+            setp.eq.and.u32 first, back, ordinal, in;
+            setp.lt.and.u32 fits, slot, $6, first;
+            mad.wide.u32 address, slot, 8, $4;
+            @fits st.global.b64 [address], $2;
+            mov.u32 $0, ordinal;
+            }
+            """,
+            "=r,r,l,l,l,r,r",
+            [inside.to(tl.int32), error.to(tl.int64, bitcast=True), seen_at, values_at, stride, room],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
+def scan_kernel(
+    a_ptr,
+    e_ptr,
+    count,
+    scalars_ptr,  # float64: atol, largest; low and high of three brackets; up to where each keeps
+    out_ptr,  # int64: from rows_at on [16, programs]; the last row, zeroed, how many errors fell inside
+    rows_at,
+    values_ptr,  # float64 [programs, room], filled with +inf
+    stride,
+    room,
+    KIND_A: tl.constexpr,
+    KIND_E: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+    MIN_EXPONENT: tl.constexpr,
+    OVERFLOW: tl.constexpr,
+    HAS_INFINITY: tl.constexpr,
+    CAREFUL: tl.constexpr,  # whether NaN and infinities are looked for; without, they only show in sum_abs
+    COARSE: tl.constexpr,  # whether every lower end, and every end up to which is kept, has an empty low word
+    COUNT_HIGH: tl.constexpr,  # whether to count what lies below the upper ends too
+    KEEP: tl.constexpr,
+    HAS_ATOL: tl.constexpr,
+    BLOCK: tl.constexpr,
+    VECTOR: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):
+    """Partial ErrorStats per program, and what falls into three brackets. Padding counts as 0 against 0."""
+    pid = tl.program_id(0)
+    programs = tl.num_programs(0)
+    atol, largest = tl.load(scalars_ptr), tl.load(scalars_ptr + 1)
+    low0, high0 = tl.load(scalars_ptr + 2), tl.load(scalars_ptr + 3)
+    low1, high1 = tl.load(scalars_ptr + 4), tl.load(scalars_ptr + 5)
+    low2, high2 = tl.load(scalars_ptr + 6), tl.load(scalars_ptr + 7)
+    keep0, keep1, keep2 = tl.load(scalars_ptr + 8), tl.load(scalars_ptr + 9), tl.load(scalars_ptr + 10)
+    # A thread holds a row of the tile: it reduces its VECTOR elements first and keeps one set of sums.
+    LANES: tl.constexpr = BLOCK // VECTOR
+    sum_abs = tl.zeros([LANES], tl.float64)
+    sum_rel = tl.zeros([LANES], tl.float64)
+    max_abs = tl.zeros([LANES, VECTOR], tl.float64)
+    max_rel = tl.zeros([LANES, VECTOR], tl.float64)
+    exceeding = tl.zeros([LANES], tl.int32)
+    zeros = tl.zeros([LANES], tl.int32)
+    sum_ulp = tl.zeros([LANES], tl.float64 if WIDTH == 64 else tl.int64)
+    max_ulp = tl.zeros([LANES], tl.uint64 if WIDTH == 64 else tl.uint32)
+    saturated = tl.zeros([LANES], tl.int32)
+    below_low0 = tl.zeros([LANES], tl.int32)
+    below_low1 = tl.zeros([LANES], tl.int32)
+    below_low2 = tl.zeros([LANES], tl.int32)
+    below_high0 = tl.zeros([LANES], tl.int32)
+    below_high1 = tl.zeros([LANES], tl.int32)
+    below_high2 = tl.zeros([LANES], tl.int32)
+    lanes = tl.arange(0, LANES)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
+    BOUNDED: tl.constexpr = KIND_A != F64 and KIND_E != F64 and not INTERPRETED
+    out_ptr += rows_at + pid
+    seen_at = out_ptr + 15 * programs + tl.zeros([LANES, VECTOR], tl.int32)
+    values_at = values_ptr + pid.to(tl.int64) * room + tl.zeros([LANES, VECTOR], tl.int32)
+    for start in range(pid.to(tl.int64) * BLOCK, count, programs.to(tl.int64) * BLOCK):
+        at = start + lanes
+        valid = at < count
+        a_bits = tl.load(a_ptr + at, mask=valid, other=0)
+        e_bits = tl.load(e_ptr + at, mask=valid, other=0)
+        actual, expected = decode(a_bits, KIND_A), decode(e_bits, KIND_E)
+        error = absolute_error(actual, expected) if CAREFUL else absolute(actual - expected)
+        zero = expected == 0
+        if CAREFUL:
+            # An infinite error is infinite relative to anything, and agreement is no error.
+            plain = (high_word(error) < 0x7FF00000) & (error != 0) & ~zero
+            relative = divide(tl.where(plain, error, 1.0), tl.where(plain, absolute(expected), 1.0), BOUNDED)
+            relative = tl.where(plain, relative, tl.where(zero, 0.0, error))
+        elif BOUNDED:
+            relative = tl.where(zero, 0.0, divide(error, absolute(expected), BOUNDED))
+        else:  # zeros would send the division down its slow path
+            plain = (error != 0) & ~zero
+            relative = divide(tl.where(plain, error, 1.0), tl.where(plain, absolute(expected), 1.0), BOUNDED)
+            relative = tl.where(plain, relative, 0.0)
+        sum_abs += tl.sum(error, axis=1)
+        max_abs = tl.where(error > max_abs, error, max_abs)
+        sum_rel += tl.sum(relative, axis=1)
+        max_rel = tl.where(relative > max_rel, relative, max_rel)
+        zeros += tl.sum(zero.to(tl.int32), axis=1)
+        if HAS_ATOL:
+            exceeding += tl.sum((error > atol).to(tl.int32), axis=1)
+        a_key = key_of_bits(a_bits, WIDTH)
+        if KIND_A == KIND_E:
+            e_key = key_of_bits(e_bits, WIDTH)
+        elif WIDTH == 64:
+            e_key = key_of_bits(expected.to(tl.int64, bitcast=True), WIDTH)
+        else:
+            e_key = round_to_key(expected, largest, PRECISION, MIN_EXPONENT, OVERFLOW).to(tl.int32)
+        ulp = ulp_distance(a_key, e_key, WIDTH)
+        if CAREFUL:
+            odd = saturates_at(actual, expected, a_key, e_key, OVERFLOW, HAS_INFINITY)
+            saturated |= tl.max(odd.to(tl.int32), axis=1)
+        elif KIND_A != KIND_E:  # a finite reference may round to infinity
+            saturated |= tl.max((tl.abs(e_key) >= OVERFLOW).to(tl.int32), axis=1)
+        if WIDTH == 64:
+            sum_ulp += tl.sum(ulp.to(tl.float64), axis=1)
+        elif WIDTH == 32:
+            sum_ulp += tl.sum(ulp.to(tl.int64), axis=1)
+        else:  # VECTOR distances of 16 bits fit
+            sum_ulp += tl.sum(ulp.to(tl.int32), axis=1).to(tl.int64)
+        max_ulp = tl.maximum(max_ulp, tl.max(ulp, axis=1))
+        below_low0 += tl.sum(is_below(error, low0, COARSE), axis=1)
+        below_low1 += tl.sum(is_below(error, low1, COARSE), axis=1)
+        below_low2 += tl.sum(is_below(error, low2, COARSE), axis=1)
+        if COUNT_HIGH:
+            below_high0 += tl.sum(is_below(error, high0, False), axis=1)
+            below_high1 += tl.sum(is_below(error, high1, False), axis=1)
+            below_high2 += tl.sum(is_below(error, high2, False), axis=1)
+        if KEEP:
+            inside = is_inside(error, low0, keep0, COARSE)
+            inside |= is_inside(error, low1, keep1, COARSE)
+            inside |= is_inside(error, low2, keep2, COARSE)
+            keep_inside(inside & valid, error, seen_at, values_at, stride, room, INTERPRETED)
+    tl.store(out_ptr, tl.sum(exceeding.to(tl.int64)))  # rows as path_triton reads them
+    tl.store(out_ptr + programs, tl.max(max_abs).to(tl.int64, bitcast=True))
+    tl.store(out_ptr + 2 * programs, tl.sum(sum_abs).to(tl.int64, bitcast=True))
+    tl.store(out_ptr + 3 * programs, tl.sum(zeros.to(tl.int64)))
+    tl.store(out_ptr + 4 * programs, tl.max(max_rel).to(tl.int64, bitcast=True))
+    tl.store(out_ptr + 5 * programs, tl.sum(sum_rel).to(tl.int64, bitcast=True))
+    tl.store(out_ptr + 6 * programs, tl.max(max_ulp).to(tl.uint64).to(tl.int64, bitcast=True))
+    tl.store(out_ptr + 7 * programs, tl.sum(sum_ulp.to(tl.float64)).to(tl.int64, bitcast=True))
+    tl.store(out_ptr + 8 * programs, tl.max(saturated).to(tl.int64))
+    tl.store(out_ptr + 9 * programs, tl.sum(below_low0.to(tl.int64)))
+    tl.store(out_ptr + 10 * programs, tl.sum(below_low1.to(tl.int64)))
+    tl.store(out_ptr + 11 * programs, tl.sum(below_low2.to(tl.int64)))
+    tl.store(out_ptr + 12 * programs, tl.sum(below_high0.to(tl.int64)))
+    tl.store(out_ptr + 13 * programs, tl.sum(below_high1.to(tl.int64)))
+    tl.store(out_ptr + 14 * programs, tl.sum(below_high2.to(tl.int64)))

@@ -1,0 +1,206 @@
+"""Triton kernels: errors → a sample, brackets around the wanted ranks, and the few values that hold them."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gonogo.instrument.triton_kernels.numbers import (
+    INF,
+    MAGNITUDE,
+    absolute_error,
+    decode,
+    high_word,
+)
+
+
+@triton.jit
+def sampled_error(a_ptr, e_ptr, count, size, stratum, KIND_A: tl.constexpr, KIND_E: tl.constexpr):
+    """Absolute error at one pseudo-random place in stratum number `stratum` of `size` equal ones."""
+    wide = tl.minimum(stratum, size - 1).to(tl.int64)
+    first, end = wide * count // size, (wide + 1) * count // size
+    jitter = (tl.randint(0, stratum) & 0x7FFFFFFF).to(tl.int64)
+    position = first + jitter % tl.maximum(end - first, 1)
+    return absolute_error(decode(tl.load(a_ptr + position), KIND_A), decode(tl.load(e_ptr + position), KIND_E))
+
+
+@triton.jit
+def sample_kernel(
+    a_ptr,
+    e_ptr,
+    count,
+    errors_ptr,
+    size,
+    KIND_A: tl.constexpr,
+    KIND_E: tl.constexpr,
+    HIGH_WORDS: tl.constexpr,  # whether only the errors' high words are wanted
+    BLOCK: tl.constexpr,
+):
+    """Absolute errors at a stratified sample of places."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    error = sampled_error(a_ptr, e_ptr, count, size, at, KIND_A, KIND_E)
+    tl.store(errors_ptr + at, high_word(error) if HIGH_WORDS else error, mask=at < size)
+
+
+@triton.jit
+def place_one(words_ptr, size, first, last, ends_ptr, keep_ptr):
+    """A bracket around ranks first … last of sorted high words: selection._tighten, on the GPU.
+
+    A tie is taken for a single value with an empty low word; if it is none, the count will tell.
+    """
+    bottom = tl.load(words_ptr + tl.maximum(first, 0))
+    top = tl.load(words_ptr + tl.minimum(last, size - 1))
+    above_bottom = tl.load(words_ptr + tl.maximum(tl.minimum(first + 1, size - 1), 0))
+    below_top = tl.load(words_ptr + tl.maximum(tl.minimum(last - 1, size - 1), 0))
+    middle = tl.load(words_ptr + tl.maximum(tl.minimum((first + last) // 2, size - 1), 0))
+    low = tl.where(first >= 0, bottom + (above_bottom == bottom).to(tl.int32), 0)
+    high = tl.where(last < size, top + (below_top != top).to(tl.int32), 0x7FF00000)
+    tie = (middle < low) | (middle >= high)
+    low, high = tl.where(tie, middle, low).to(tl.int64) << 32, high.to(tl.int64) << 32
+    tl.store(ends_ptr, low.to(tl.float64, bitcast=True))
+    tl.store(ends_ptr + 1, tl.where(tie, low + 1, high).to(tl.float64, bitcast=True))
+    tl.store(keep_ptr, tl.where(tie, low, high).to(tl.float64, bitcast=True))
+
+
+@triton.jit
+def place_all(words_ptr, size, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr):
+    """Atol and largest as given, and three brackets, written where scan_kernel reads them."""
+    tl.store(scalars_ptr, tl.load(given_ptr))
+    tl.store(scalars_ptr + 1, tl.load(given_ptr + 1))
+    place_one(words_ptr, size, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
+    place_one(words_ptr, size, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
+    place_one(words_ptr, size, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
+
+
+@triton.jit(do_not_specialize=["first0", "last0", "first1", "last1", "first2", "last2"])
+def sample_and_place_kernel(
+    a_ptr,
+    e_ptr,
+    count,
+    words_ptr,
+    first0,
+    last0,
+    first1,
+    last1,
+    first2,
+    last2,
+    given_ptr,
+    scalars_ptr,
+    KIND_A: tl.constexpr,
+    KIND_E: tl.constexpr,
+    SIZE: tl.constexpr,
+):
+    """sample_kernel, a sort and place_kernel in one program, for a small sample."""
+    at = tl.arange(0, SIZE)
+    error = sampled_error(a_ptr, e_ptr, count, SIZE, at, KIND_A, KIND_E)
+    tl.store(words_ptr + at, tl.sort(high_word(error)))
+    tl.debug_barrier()
+    place_all(words_ptr, SIZE, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr)
+
+
+@triton.jit(do_not_specialize=["size", "first0", "last0", "first1", "last1", "first2", "last2"])
+def place_kernel(words_ptr, size, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr):
+    """place_all by itself: no wait for the host between sampling and scanning."""
+    place_all(words_ptr, size, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr)
+
+
+@triton.jit
+def load_row(rows_ptr, row, programs, PROGRAMS: tl.constexpr):
+    """One number per program; 0 past the last."""
+    at = tl.arange(0, PROGRAMS)
+    return tl.load(rows_ptr + row * programs + at, mask=at < programs, other=0)
+
+
+@triton.jit
+def total_scan_kernel(
+    out_ptr,
+    rows_at,
+    programs,
+    padding,
+    scalars_ptr,
+    ranks_ptr,
+    bins_ptr,
+    KEEP: tl.constexpr,
+    PICK: tl.constexpr,
+    PICKS_AT: tl.constexpr,
+    BINS: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+):
+    """The programs' rows added up, in one program; and per bracket, the bins in which its wanted ranks lie."""
+    rows_ptr = out_ptr + rows_at
+    for row in tl.static_range(15):
+        values = load_row(rows_ptr, row, programs, PROGRAMS)
+        if row == 1 or row == 4:
+            total = tl.max(values.to(tl.float64, bitcast=True)).to(tl.int64, bitcast=True)
+        elif row == 2 or row == 5 or row == 7:
+            total = tl.sum(values.to(tl.float64, bitcast=True)).to(tl.int64, bitcast=True)
+        elif row == 6:
+            total = tl.max(values.to(tl.uint64, bitcast=True)).to(tl.int64, bitcast=True)
+        elif row == 8:
+            total = tl.max(values)
+        else:
+            total = tl.sum(values)
+        tl.store(out_ptr + row, total)
+    if KEEP:
+        tl.store(out_ptr + 15, tl.max(load_row(rows_ptr, 15, programs, PROGRAMS)))
+        for k in tl.static_range(3):
+            ends = tl.cumsum(tl.load(bins_ptr + k * BINS + tl.arange(0, BINS)), axis=0).to(tl.int64)
+            picks_ptr = out_ptr + PICKS_AT + 4 * k
+            tl.store(picks_ptr + 3, tl.max(ends))
+            if PICK:
+                below = tl.sum(load_row(rows_ptr, 9 + k, programs, PROGRAMS))
+                below -= tl.where(tl.load(scalars_ptr + 2 + 2 * k) > 0, padding, 0)
+                for i in tl.static_range(2):
+                    rank = tl.load(ranks_ptr + 2 * k + i).to(tl.int64) - below
+                    before = ends <= rank
+                    tl.store(picks_ptr + i, tl.sum(before.to(tl.int64)))
+                    if i == 0:
+                        tl.store(picks_ptr + 2, tl.max(tl.where(before, ends, 0)))
+
+
+@triton.jit
+def bin_of(value, low, high, BINS: tl.constexpr):
+    """Bin of a value in [low, high), −1 outside; monotone in the value, so bins are stretches of the order."""
+    inside = (value >= low) & (value < high)
+    per_bin = tl.minimum(BINS / (high - low), 2.0**1023)  # the bracket may be narrower than 1/largest
+    return tl.where(inside, tl.minimum((tl.where(inside, value - low, 0.0) * per_bin).to(tl.int32), BINS - 1), -1)
+
+
+@triton.jit
+def histogram_kernel(values_ptr, slots, scalars_ptr, counts_ptr, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    """Counts of the kept values per bin of each bracket."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(values_ptr + at, mask=at < slots, other=INF)
+    for k in tl.static_range(3):
+        place = bin_of(value, tl.load(scalars_ptr + 2 + 2 * k), tl.load(scalars_ptr + 3 + 2 * k), BINS)
+        tl.atomic_add(counts_ptr + k * BINS + place, 1, mask=place >= 0, sem="relaxed")
+
+
+@triton.jit
+def bin_values_kernel(
+    values_ptr,
+    slots,
+    scalars_ptr,
+    picks_ptr,  # int64 [3, 4]: first and last bin of each bracket
+    seen_ptr,
+    extremes_ptr,
+    out_ptr,
+    room,
+    BINS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Per bracket, the kept values of its bins first … last, in any order, and the least and largest of them.
+
+    Extremes are bit patterns, counted down from the top for the least, so that maxima over zeros give both.
+    """
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(values_ptr + at, mask=at < slots, other=INF)
+    for k in tl.static_range(3):
+        place = bin_of(value, tl.load(scalars_ptr + 2 + 2 * k), tl.load(scalars_ptr + 3 + 2 * k), BINS)
+        wanted = (place >= tl.load(picks_ptr + 4 * k)) & (place <= tl.load(picks_ptr + 4 * k + 1))
+        one = tl.full(place.shape, 1, tl.int64)
+        slot = tl.atomic_add(seen_ptr + k + tl.zeros_like(place), one, mask=wanted, sem="relaxed")
+        tl.store(out_ptr + k * room + slot, value, mask=wanted & (slot < room))
+        word = value.to(tl.int64, bitcast=True)
+        tl.atomic_max(extremes_ptr + 2 * k, tl.max(tl.where(wanted, word, 0)))
+        tl.atomic_max(extremes_ptr + 2 * k + 1, tl.max(tl.where(wanted, MAGNITUDE - word, 0)))

@@ -1,0 +1,62 @@
+"""What a rule is: a name, its parameters, how many readings it needs, and which of them it makes a limit of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.errors import InputError, TooFewCases
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How the readings of correct kernels become a limit."""
+
+    name: str
+    """As `gonogo.limits.rules.rule` knows it."""
+    parameters: Mapping[str, float]
+    """All of them, also those left at their defaults; `rate` is the false-positive rate that is promised."""
+    needs: int
+    """Fewest readings with which the rule keeps its promise."""
+    pools: Literal["control", "op", "contract"]
+    """What it takes together: readings of one control, of all of an op and contract, or of all of a contract."""
+    find_rank: Callable[[int], int]
+    """How many readings, `needs` of them or more → which one counts, 0 for the smallest."""
+    settle: Callable[[float], float] = float
+    """The reading that counts → limit."""
+
+    def limit(self, readings: NDArray[np.float64]) -> float:
+        """The limit these readings give, in whatever order they come: a finite number ≥ 0."""
+        values = np.asarray(readings, dtype=np.float64).ravel()
+        refused = values[~(np.isfinite(values) & (values >= 0.0))]
+        if refused.size:
+            raise InputError(
+                f"rule {self.name}: {refused.size:,} of {values.size:,} readings are negative or not "
+                f"finite, such as {float(np.sort(refused)[0])}. Leave out cases whose outcome is not ok"
+            )
+        if values.size < self.needs:
+            raise TooFewCases(self.name, values.size, self.needs, rate=self.parameters.get("rate"))
+        reading = _pick(values, self.find_rank(values.size)) if values.size else 0.0
+        limit = self.settle(reading)
+        if not math.isfinite(limit):
+            raise InputError(f"rule {self.name} gives the limit {limit} for a reading of {reading:g}")
+        return limit
+
+
+def _pick(values: NDArray[np.float64], rank: int) -> float:
+    """The value at a rank, without sorting the others; minus zero is zero."""
+    picked = values.max() if rank == values.size - 1 else np.partition(values, rank)[rank]
+    return float(picked) + 0.0
+
+
+def check_parameter(rule: str, name: str, value: float, *, above: float, below: float = math.inf) -> float:
+    """The value as a float; refuse one that is not strictly between the two."""
+    if not above < value < below:
+        between = f"above {above:g}" + ("" if below == math.inf else f" and below {below:g}")
+        raise InputError(f"rule {rule}: {name} is {value}; it is a finite number {between}")
+    return float(value)

@@ -1,0 +1,127 @@
+"""An op and a contract → the limit of a lock file, and where it is from; by default the lock in the package.
+
+That one is made from the committed records by `make results`. An op that a lock file has no limit for is held to
+its limit for all ops of the contract, and where there is none to the deterministic bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+
+from gonogo.errors import InputError
+from gonogo.limits import EVERY_OP, Limit
+from gonogo.limits.lock import read_lock
+from gonogo.ops import Op
+from gonogo.schema import Contract
+
+NOTHING_CALIBRATED = "the deterministic bound: no limit was ever calibrated for this op and contract"
+MAKE_POOLED = "gonogo calibrate RUNS --gauge bound --rule pooled"
+"""Makes a lock of limits that verdicts can use."""
+
+
+@dataclass(frozen=True)
+class FoundLimit:
+    """What readings are held against."""
+
+    limit: Limit | None
+    """None: nothing was calibrated, and the deterministic bound alone decides."""
+    told: str
+    """Where it is from, in words."""
+
+    @property
+    def gauge(self) -> str:
+        """Which reading of a record it is for."""
+        return "deterministic" if self.limit is None else self.limit.gauge
+
+    @property
+    def value(self) -> float:
+        """The deterministic bound is 1 in its own gauge."""
+        return 1.0 if self.limit is None else self.limit.value
+
+
+def shipped_lock() -> Path:
+    """Path of the lock file inside the package."""
+    return Path(str(files("gonogo.limits").joinpath("shipped.lock")))
+
+
+def choose_limit(
+    op: Op, contract: Contract, *, lock: str | Path | None = None, limit: Limit | None = None
+) -> FoundLimit:
+    """The given limit, else of the lock file the op's own or the contract's, else the deterministic bound."""
+    if limit is not None:
+        if not isinstance(limit, Limit):
+            raise InputError(
+                f"limit is {type(limit).__name__}; give a gonogo.limits.Limit, or a lock file by lock="
+            )
+        if limit.op not in (op.name, EVERY_OP) or limit.contract != contract.describe():
+            raise InputError(
+                f"limit is for op {limit.op}, contract {limit.contract}; this is op {op.name}, contract "
+                f"{contract.describe()}. Name that op and contract, or take another limit"
+            )
+        return FoundLimit(limit, tell_limit(limit))
+    return find_limit(op.name, contract, None if lock is None else Path(lock))
+
+
+def find_limit(op: str, contract: Contract, lock: Path | None = None) -> FoundLimit:
+    """The limit of a lock file; of the package's if none is given."""
+    path = lock or shipped_lock()
+    limits, provenance = read_lock(path)
+    # Sums in no fixed order are within the same scale: their limit is that of the contract without them.
+    contracts = list(dict.fromkeys([contract.describe(), replace(contract, atomics=False).describe()]))
+    own = (pick_limit(limits, op, name, str(path)) for name in contracts)
+    for limit in (*own, *(pick_universal(limits, name, str(path)) for name in contracts)):
+        if limit is not None:
+            return FoundLimit(limit, tell_limit(limit, str(provenance.get("devices", "?"))))
+    return FoundLimit(
+        None, NOTHING_CALIBRATED if lock is None else f"the deterministic bound: {lock} has no limit for this one"
+    )
+
+
+def pick_universal(limits: Iterable[Limit], contract: str, lock: str) -> Limit | None:
+    """The one limit among a lock file's for all ops of a contract; None: none."""
+    for limit in limits:
+        if (limit.op, limit.contract, limit.gauge, limit.dtype) == (EVERY_OP, contract, "bound", None):
+            return check_limit(limit, lock)
+    return None
+
+
+def pick_limit(
+    limits: Iterable[Limit], op: str, contract: str, lock: str, remedy: str = MAKE_POOLED
+) -> Limit | None:
+    """The one limit among a lock file's that all dtypes and kernels of an op and contract are held to; None: none.
+
+    Refused where there are only others: in another gauge, or each for one control or dtype.
+    """
+    found = [one for one in limits if (one.op, one.contract) == (op, contract)]
+    usable = [one for one in found if one.gauge == "bound"]
+    if not found:
+        return None
+    if not usable:
+        problem = f"in the gauge {', '.join(sorted({one.gauge for one in found}))}; verdicts need one in bound"
+    elif len(usable) > 1 or usable[0].dtype is not None:
+        each = " and ".join(name for name in ("kernel", "dtype") if any(getattr(one, name) for one in usable))
+        problem = f"each for one {each}; verdicts need one for all"
+    else:
+        return check_limit(usable[0], lock)
+    count = f"{len(usable or found)} limit{'' if len(usable or found) == 1 else 's'}"
+    raise InputError(f"{lock}: {count} for {op}, contract {contract}, {problem}. Make it with: {remedy}")
+
+
+def check_limit(limit: Limit, lock: str) -> Limit:
+    """The limit of a lock file, unless it would let anything pass."""
+    if limit.is_vacuous:
+        raise InputError(
+            f"{lock}: the limit {limit.value:g} for {limit.op}, contract {limit.contract}, lets errors pass that "
+            "no rounding explains. Measure it again, on kernels that are correct in every case"
+        )
+    return limit
+
+
+def tell_limit(limit: Limit, where: str | None = None) -> str:
+    """Rule, cases and kernels of a limit, and the machine if it is known; of a universal one, why it is used."""
+    made_from = limit.kernel or "correct kernels"
+    why = ": this op has no limit of its own" if limit.is_universal else ""
+    return f"{limit.rule}, {limit.cases:,} cases of {made_from}" + (f" on {where}" if where else "") + why

@@ -1,0 +1,58 @@
+"""A device's name → where kernels run: which one, by how many workers, and with which switches of Triton."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gonogo.errors import InputError
+
+
+def find_device(name: str) -> str:
+    """`auto` → cuda where there is a GPU, else cpu; anything else is checked."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise InputError(f"unknown device {name!r}; known: auto, cpu, cuda")
+    if name == "cpu":
+        return name
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if name == "cuda":
+        raise InputError("device cuda: torch sees no CUDA device on this machine")
+    return "cpu"
+
+
+def set_switches(device: str) -> None:
+    """Triton's, for good: read when a kernel is decorated, they must stand before any is imported.
+
+    For processes of our own. Where a user's kernels are imported, the switches are the user's: a kernel decorated
+    during a call of gonogo must be no other than one decorated before it.
+    """
+    if device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+    else:
+        os.environ.pop("TRITON_INTERPRET", None)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # its default changes between versions
+
+
+@contextmanager
+def keep_switches(device: str) -> Iterator[None]:
+    """Inside, the switches are set, for workers are given them as they stand; afterwards all is as it was."""
+    names = ("TRITON_INTERPRET", "TRITON_DEFAULT_FP_FUSION")
+    before = {name: os.environ.get(name) for name in names}
+    set_switches(device)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def count_workers(device: str) -> int:
+    """All cores; on a GPU machine one is left for the campaign itself."""
+    cores = os.cpu_count() or 1
+    return cores if device == "cpu" else max(cores - 1, 1)

@@ -1,0 +1,270 @@
+"""Jobs → rows, by worker processes that may crash, hang, exit or eat memory without harm to the rest.
+
+A worker tells which kernel it is about to run. If it dies or must be killed, that kernel gets the outcome and a new
+worker takes up the case behind it, without running that kernel again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from gonogo.errors import CampaignFailed, InputError
+from gonogo.execution.bench import Job
+from gonogo.execution.execute import make_rows
+from gonogo.runners.environment import read_switches
+from gonogo.runners.printed import Transcript
+from gonogo.runners.worker import work
+from gonogo.schema import Row
+
+POLL_S = 0.05
+"""How often time-outs and memory are looked at."""
+READ_AHEAD = 1024
+"""Jobs looked at to find one that suits a worker."""
+START_UP_S = 120.0
+"""What importing torch and reaching a GPU may take on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a kernel may use."""
+
+    timeout_s: float = 60.0
+    """Per kernel and case, compilation included."""
+    memory_bytes: float = 8 * 2**30
+    """Resident memory of a worker."""
+
+    def __post_init__(self) -> None:
+        if not self.timeout_s > 0:
+            raise InputError(f"a time limit of {self.timeout_s:g} s: it must be above 0")
+        if not self.memory_bytes > 0:
+            raise InputError(f"{self.memory_bytes:g} bytes of memory for a worker: it must be above 0")
+
+
+class JobQueue:
+    """Jobs, handed out so that a worker meets kernels it has loaded: loading one costs more than running it.
+
+    Some jobs are read ahead and sorted by op and dtype. A worker takes from what it has begun, then begins
+    something, and at last helps out where most is left.
+    """
+
+    def __init__(self, jobs: Iterator[Job]) -> None:
+        self._jobs = jobs
+        self._waiting: dict[tuple[str, str], deque[Job]] = {}
+        self._begun_by: dict[tuple[str, str], int] = {}
+        self._count = 0
+
+    def take(self, worker: int) -> Job | None:
+        """A job for a worker; None when none is left."""
+        for job in islice(self._jobs, max(READ_AHEAD - self._count, 0)):
+            self.put(job)
+        if not self._count:
+            return None
+        groups = [group for group, jobs in self._waiting.items() if jobs]
+        own = [group for group in groups if self._begun_by.get(group) == worker]
+        fresh = [group for group in groups if group not in self._begun_by]
+        chosen = max(own or fresh or groups, key=lambda group: len(self._waiting[group]))
+        self._begun_by.setdefault(chosen, worker)
+        self._count -= 1
+        return self._waiting[chosen].popleft()
+
+    def put(self, job: Job) -> None:
+        """Hand in a job, or back what is left of one."""
+        self._waiting.setdefault((job.case.op, job.case.dtype), deque()).append(job)
+        self._count += 1
+
+
+class Worker:
+    """A process and what it is doing."""
+
+    def __init__(self, context: Any, ops_folders: Sequence[str], gpu_memory_share: float) -> None:
+        self.pipe, theirs = context.Pipe()
+        self.transcript = Transcript()
+        given = (theirs, list(ops_folders), gpu_memory_share, read_switches(), self.transcript.path)
+        self.process = context.Process(target=work, args=given, daemon=True)
+        self.process.start()
+        theirs.close()
+        self.job: Job | None = None
+        self.kernel: str | None = None
+        self.rows: list[Row] = []
+        self.ready = False
+        self.since = time.monotonic()
+
+    @property
+    def resident_bytes(self) -> int:
+        """0 once it is gone."""
+        try:
+            return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (FileNotFoundError, ProcessLookupError, IndexError):
+            return 0
+
+    def start(self, job: Job) -> None:
+        """Hand it a job."""
+        self.job, self.kernel, self.rows, self.since = job, None, [], time.monotonic()
+        self.pipe.send(job)
+
+    def kill(self) -> str:
+        """End it, whatever it is doing; what it printed last."""
+        if self.process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGKILL)
+        self.process.join()
+        self.pipe.close()
+        return self.transcript.close()
+
+
+class Pool:
+    """So many workers, kept alive."""
+
+    def __init__(self, workers: int, limits: Limits, ops_folders: Sequence[str] = ()) -> None:
+        self.limits = limits
+        self.ops_folders = tuple(ops_folders)
+        self.gpu_memory_share = 0.9 / workers
+        self._failed_starts = 0
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["torch", "gonogo.runners.worker"])
+        self._workers = [self._make_worker() for _ in range(workers)]
+
+    def _make_worker(self) -> Worker:
+        return Worker(self._context, self.ops_folders, self.gpu_memory_share)
+
+    def run(self, jobs: Iterator[Job]) -> Iterator[list[Row]]:
+        """All rows of each case, as cases complete."""
+        queue = JobQueue(jobs)
+        rows_of: dict[int, list[Row]] = {}  # of cases whose worker died half-way
+        ran_dry = False
+        while not ran_dry or any(worker.job for worker in self._workers):
+            for place, worker in enumerate(self._workers):
+                if worker.ready and worker.job is None:
+                    job = queue.take(place)
+                    ran_dry = job is None
+                    if job is None:
+                        break
+                    self._start(worker, job)
+            for number, rows, rest in self._poll():
+                rows_of[number] = rows_of.pop(number, []) + rows
+                if rest is None:
+                    yield rows_of.pop(number)
+                else:
+                    queue.put(rest)
+                    ran_dry = False
+
+    def _start(self, worker: Worker, job: Job) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: _poll sees the job and its end
+            worker.start(job)
+
+    def _poll(self) -> Iterator[tuple[int, list[Row], Job | None]]:
+        """(number of a case, its rows, what is left to run of it)."""
+        by_pipe = {worker.pipe: worker for worker in self._workers}
+        for pipe in wait(list(by_pipe), timeout=POLL_S):
+            assert isinstance(pipe, Connection)
+            yield from self._listen(by_pipe[pipe])
+        for worker in list(self._workers):
+            verdict = self._check(worker)
+            if verdict is not None:
+                yield from self._replace(worker, *verdict)
+
+    def _listen(self, worker: Worker) -> Iterator[tuple[int, list[Row], Job | None]]:
+        try:
+            while worker.pipe.poll():
+                kind, content = worker.pipe.recv()
+                worker.since = time.monotonic()
+                if kind == "ready":
+                    worker.ready = True
+                    worker.transcript.hide()
+                    self._check_own_size(worker)
+                elif kind == "failed":
+                    worker.job = None  # it waits for the next one
+                    raise content
+                elif kind == "begin":
+                    worker.kernel, self._failed_starts = content, 0
+                elif kind == "row":
+                    worker.kernel = None
+                    worker.rows.append(content)
+                else:
+                    assert worker.job is not None
+                    number, worker.job = worker.job.number, None
+                    yield number, worker.rows, None
+        except (EOFError, ConnectionResetError, OSError):
+            yield from self._replace(worker, "crashed", None)
+
+    def _check(self, worker: Worker) -> tuple[str, str] | None:
+        """Whether a worker must go, and why."""
+        worker.transcript.empty_if_large()
+        idle_s = time.monotonic() - worker.since
+        if worker.job is not None or not worker.ready:
+            allowed_s = self.limits.timeout_s if worker.ready else START_UP_S
+            if idle_s > allowed_s:
+                return "timed-out", f"no answer in {allowed_s:g} s"
+        resident = worker.resident_bytes
+        if worker.ready and resident > self.limits.memory_bytes:
+            return "out-of-memory", self._compare_memory(resident)
+        return None
+
+    def _check_own_size(self, worker: Worker) -> None:
+        """Refuse a limit that no worker can keep, even before it runs anything."""
+        resident = worker.resident_bytes
+        if resident > self.limits.memory_bytes:
+            raise CampaignFailed(
+                f"a worker does not fit: {self._compare_memory(resident)} before it has run a kernel. "
+                "Allow more by --memory-gb"
+            )
+
+    def _compare_memory(self, resident: int) -> str:
+        return f"{resident / 2**30:.3g} GiB resident, {self.limits.memory_bytes / 2**30:.3g} allowed"
+
+    def _replace(
+        self, worker: Worker, outcome: str, detail: str | None
+    ) -> Iterator[tuple[int, list[Row], Job | None]]:
+        """Kill a worker, start another, and say what became of its case."""
+        if worker not in self._workers:
+            return
+        job, kernel, rows = worker.job, worker.kernel, worker.rows
+        printed = worker.kill()
+        detail = detail or _describe_exit(worker.process.exitcode)
+        if job is None:
+            self._count_failed_start(detail)
+        self._workers[self._workers.index(worker)] = self._make_worker()
+        if job is None:
+            return
+        if kernel is None and not rows:
+            # It died before any kernel ran: the case itself cannot be set up.
+            yield job.number, make_rows(job, job.kernels, outcome, f"{detail}, while the case was set up"), None
+            return
+        lost = kernel
+        if kernel is None and rows[-1]["outcome"] == "crashed":
+            lost = rows[-1]["kernel"]
+        elif kernel is not None and kernel == job.kernels[len(rows)]:  # else a control, run for a comparison only
+            said = {"printed": printed} if printed else {}
+            rows = rows + [row | said for row in make_rows(job, [kernel], outcome, detail)]
+        rest = job.kernels[len(rows) :]
+        gave_nothing = job.gave_nothing if lost is None else (*job.gave_nothing, lost)
+        yield job.number, rows, replace(job, kernels=rest, gave_nothing=gave_nothing) if rest else None
+
+    def _count_failed_start(self, detail: str) -> None:
+        """Give up on workers that end without a job, time and again."""
+        self._failed_starts += 1
+        if self._failed_starts > 3 * len(self._workers):
+            raise CampaignFailed(
+                f"workers do not start: {detail}. The usual cause is a script that starts the campaign when it is "
+                'imported; start it under: if __name__ == "__main__":'
+            )
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers:
+            worker.kill()
+
+
+def _describe_exit(code: int | None) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"

@@ -1,0 +1,82 @@
+"""The loop of a worker process: jobs in, rows out, one message each. It holds no state between cases."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from gonogo.errors import BadKernelFile, ReferenceFailed
+from gonogo.execution.bench import Job
+from gonogo.execution.execute import run_job
+from gonogo.execution.precision import configure_torch
+from gonogo.runners.printed import Printed
+
+
+def work(
+    pipe: Connection,
+    ops_folders: list[str],
+    gpu_memory_share: float,
+    switches: Mapping[str, str | None],
+    transcript: str,
+) -> None:
+    """Serve jobs until the other end hangs up; `transcript` is the file that kernels print to."""
+    _detach()
+    printed = Printed(transcript)
+    _set_environment(switches)
+    from gonogo.ops import add_folder
+
+    for folder in ops_folders:
+        add_folder(Path(folder))
+    configure_torch()
+    _limit_gpu_memory(gpu_memory_share)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        pipe.send(("ready", None))
+        while True:
+            _serve(pipe, pipe.recv(), printed)
+
+
+def _serve(pipe: Connection, job: Job, printed: Printed) -> None:
+    def announce(kernel: str) -> None:
+        printed.begin(kernel)
+        pipe.send(("begin", kernel))
+
+    try:
+        for row in run_job(job, announce):
+            text = printed.take(row["kernel"])
+            pipe.send(("row", row | {"printed": text} if text else row))
+            if row["outcome"] == "crashed":  # the GPU's context is gone with the kernel
+                os._exit(1)
+    except (BadKernelFile, ReferenceFailed) as error:
+        pipe.send(("failed", error))
+    else:
+        pipe.send(("done", job.number))
+
+
+def _set_environment(switches: Mapping[str, str | None]) -> None:
+    """As it is in the campaign: the server that workers are forked from keeps that of the first campaign."""
+    for name, value in switches.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _detach() -> None:
+    """No terminal, no Ctrl-C, and no life after the campaign."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _limit_gpu_memory(gpu_memory_share: float) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(gpu_memory_share)

@@ -1,0 +1,1 @@
+"""A user's kernel, output, file or test suite → verdicts."""

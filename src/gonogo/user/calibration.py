@@ -1,0 +1,166 @@
+"""An op and a contract → a limit, measured here and now on what is held to be correct.
+
+That is the given controls; else the torch controls of an op gonogo knows; else the op's reference, computed in the
+format the contract accumulates in. `Limit.kernel` says which. The first and the last are held to the
+deterministic bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gonogo.cases import FINITE, NON_FINITE, ON_CPU, ON_GPU, plan_cases
+from gonogo.errors import ControlFailed, InputError
+from gonogo.formats import get_format
+from gonogo.limits import Limit, make_limit
+from gonogo.limits.rules import rule
+from gonogo.limits.shipped import FoundLimit, check_limit
+from gonogo.ops import DTYPES, Kernel, Op
+from gonogo.own_op import OwnOp, add_candidate, compute_in, name_controls, name_function
+from gonogo.schema import Contract, Row
+from gonogo.words import find_op, need_torch
+
+GIVE_CONTROLS = "Give correct kernels to measure it on: controls=[...]"
+
+
+def measure_limit(
+    op: str | Op,
+    contract: Contract,
+    *,
+    controls: Sequence[Callable[..., Any]] = (),
+    cases: int,
+    seed: int = 0,
+    device: str = "auto",
+) -> tuple[Limit, str]:
+    """The pooled limit of the gauge `bound` over `cases` cases of every dtype; and the machine it is from.
+
+    Refused where a control is wrong on some case, and where the limit would let anything pass.
+    """
+    need_torch("a limit of your own")
+    from gonogo.execution.bench import Job, prepare
+    from gonogo.execution.execute import run_kernel
+    from gonogo.execution.precision import keep_precision
+    from gonogo.runners.device import find_device
+    from gonogo.runners.environment import describe_environment
+
+    place = find_device(device)
+    source, kernels, made_from = _find_controls(op, contract, controls)
+    # The package's own are known from its records, where some read above the first-order bound.
+    checked = [kernel.name for kernel in kernels] if isinstance(source, OwnOp) else []
+    missing = f"no limit for {source.name}, contract {contract.describe()}"
+    size = ON_GPU if place == "cuda" else ON_CPU
+    readings: list[float] = []
+    for dtype in DTYPES:
+        usable = [k for k in kernels if dtype in k.dtypes and k.contract_for(dtype) == contract]
+        count = cases if usable else 0
+        for case, _ in plan_cases(source, dtype, count, seed, distributions=FINITE, limit=size):
+            job = Job(0, case, "verify", tuple(k.name for k in usable), place, bounds_only=True)
+            bench = prepare(job, op=source)
+            # Given controls run as their owner has torch set; ours must keep the contract they are here for.
+            with nullcontext() if controls else keep_precision():
+                rows = [run_kernel(bench, kernel) for kernel in usable]
+            try:
+                check_controls(rows, checked)
+            except ControlFailed as error:
+                if controls:
+                    raise
+                problem = f"{error.control} {error.problem}, on {error.case}"
+                raise InputError(f"{missing}: {problem}. {GIVE_CONTROLS}") from None
+            readings += [row["bound"] for row in rows if row["outcome"] == "ok"]
+    if not readings:
+        raise InputError(f"{missing}: {made_from} gave no sound output. {GIVE_CONTROLS}")
+    facts = describe_environment(place)
+    machine = str(facts.get("gpu") or facts["processor"] or facts["platform"])
+    limit = make_limit(
+        rule("pooled"), "bound", np.array(readings), op=source.name, contract=contract.describe(), kernel=made_from,
+        runs=(f"{machine}, seed {seed}, {cases} cases per dtype",),
+    )  # fmt: skip
+    return check_limit(limit, made_from), machine
+
+
+def check_controls(rows: Sequence[Row], controls: Sequence[str]) -> None:
+    """Refuse a given control that is wrong: what is beyond the deterministic bound no order of sums explains."""
+    for row in rows:
+        name = row["kernel"]
+        if name not in controls or row["distribution"] in NON_FINITE or row["outcome"] == "refused":
+            continue
+        problem = ""
+        if row["outcome"] != "ok":
+            verb = "" if row["outcome"] in ("raised", "timed-out", "crashed") else "is "
+            problem = f"{verb}{row['outcome']}" + (f": {row['detail']}" if row.get("detail") else "")
+        elif not row["deterministic"] <= 1.0:
+            problem = f"reads {row['deterministic']:.4g} deterministic, above the bound 1"
+        if problem:
+            raise ControlFailed(name.removeprefix("control:"), row["case"], problem)
+
+
+def pool_controls(rows: Sequence[Row], controls: Sequence[str], op: Op, contract: Contract) -> FoundLimit:
+    """One limit from the readings of all controls on all of their cases."""
+    ours = [row for row in rows if row["kernel"] in controls and row["outcome"] != "refused"]
+    chosen = [row for row in ours if row["distribution"] not in NON_FINITE]
+    readings = np.array([row["bound"] for row in chosen], float)
+    readings = readings[np.isfinite(readings)]
+    if not readings.size:
+        raise InputError(f"op {op.name}: no control gave a finite reading. Give other distributions, or controls")
+    limit = make_limit(rule("pooled"), "bound", readings, op=op.name, contract=contract.describe())
+    check_limit(limit, "controls")
+    cases = _count(len({row["case"] for row in chosen}), "case")
+    told = (
+        f"pooled, {_count(limit.cases, 'reading')} of {_count(len(controls), 'control')} on {cases}; "
+        f"at most {100 * limit.fp_upper95:.2g} % false positives, with 95 % confidence"
+    )
+    return FoundLimit(limit, told)
+
+
+def _find_controls(
+    op: str | Op, contract: Contract, controls: Sequence[Callable[..., Any]]
+) -> tuple[Op, list[Kernel], str]:
+    """The op, those of its kernels to measure, and what they are in words."""
+    plain, names = find_op(op), [name_function(one) for one in controls]
+    if not controls:
+        ours = [k for k in plain.kernels if k.role == "control" and k.framework == "torch"]
+        ours = [k for k in ours if any(k.contract_for(dtype) == contract for dtype in DTYPES)]
+        # An own op's one kernel is its reference in the dtype of the inputs: no contract says what that promises.
+        if ours and not isinstance(plain, OwnOp):
+            return plain, ours, ", ".join(kernel.name for kernel in ours)
+        return _take_reference(plain, contract)
+    source = add_candidate(plain, controls[0], contract, controls)
+    return source, [source.kernel(name) for name in name_controls(controls)], ", ".join(names)
+
+
+def _take_reference(op: Op, contract: Contract) -> tuple[Op, list[Kernel], str]:
+    """The op's reference in the accumulate format, on the dtypes whose values that holds.
+
+    Inputs of any other are rounded on the way in, for which the error scale has no term.
+    """
+    accumulate = contract.accumulate
+    dtypes = tuple(dtype for dtype in DTYPES if _holds(accumulate, dtype))
+    if not dtypes:
+        raise InputError(
+            f"no limit for {op.name}, contract {contract.describe()}: no dtype fits into {accumulate}, so the "
+            f"reference computed in it is no control. {GIVE_CONTROLS}"
+        )
+    compute = compute_in(accumulate, op)
+    compute.__name__ = f"reference in {accumulate}"
+    (name,) = name_controls([compute])
+    source = add_candidate(op, compute, contract, [compute])
+    return source, [replace(source.kernel(name), dtypes=dtypes)], compute.__name__
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    """Whether every value of a format is one of another."""
+    outer, inner = get_format(wide), get_format(narrow)
+    return (
+        outer.precision >= inner.precision
+        and outer.largest >= inner.largest
+        and outer.smallest_subnormal <= inner.smallest_subnormal
+    )
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"

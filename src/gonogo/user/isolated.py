@@ -1,0 +1,247 @@
+"""A user's kernel file → verdicts, made in worker processes: it may hang, crash or eat memory without harm.
+
+The file is read, never imported, on this side. Cases are the known op's: an id gives the same inputs here and in
+`gonogo.verify`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gonogo import ops as ops_package
+from gonogo.cases import USUAL, Planned, parse_case
+from gonogo.errors import InputError, ReferenceFailed
+from gonogo.limits.shipped import choose_limit
+from gonogo.ops import DTYPES, Op, add_folder, get_op
+from gonogo.own_op import CANDIDATE, find_control
+from gonogo.schema import Contract, Row
+from gonogo.user.checked_op import forget_stand_in, write_stand_in
+from gonogo.user.kernel_file import KernelFile
+from gonogo.user.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_size_limit
+from gonogo.user.recording import open_record
+from gonogo.verdict.diagnosis import explain_failure
+from gonogo.verdict.referee import Referee, Suspects, judge_candidate
+from gonogo.verdict.setting import describe_setting
+from gonogo.verdict.verdicts import CaseVerdict, Verification
+from gonogo.words import find_contract, find_op, name_contract
+
+if TYPE_CHECKING:
+    from gonogo.campaign import Limits, Progress
+    from gonogo.runners.pool import Pool
+
+MAX_TIMEOUTS = 3
+"""Time-outs after which the rest is left undone: a kernel that hangs, hangs on most cases."""
+SET_UP = "while the case was set up"
+"""How a row ends whose worker died before any kernel ran."""
+
+
+@dataclass(frozen=True)
+class FileVerification:
+    """Verdicts on a kernel file, and what became of its cases."""
+
+    kernel: KernelFile
+    verification: Verification
+    outcomes: dict[str, int]
+    planned: int
+    """Cases; fewer have an outcome where it was stopped."""
+    refused: str | None = None
+    """Why some cases are not judged, where they are not."""
+
+    @property
+    def worst(self) -> CaseVerdict | None:
+        """The failed case that is furthest off; one without a reading before any with one."""
+        return self.verification.worst_case
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        found = self.verification.to_dict()
+        verdicts = found.pop("verdicts")
+        return found | {
+            "file": str(self.kernel.path), "function": self.kernel.function, "planned": self.planned,
+            "outcomes": self.outcomes, "refused": self.refused, "verdicts": verdicts,
+        }  # fmt: skip
+
+
+def check_file(
+    kernel: KernelFile,
+    op: str,
+    *,
+    contract: Contract | str | None = None,
+    dtypes: str | Sequence[str] = DTYPES,
+    cases: int = DEFAULT_CASES,
+    seed: int = 0,
+    distributions: str | Sequence[str] = USUAL,
+    device: str = "auto",
+    lock: str | Path | None = None,
+    limits: Limits | None = None,
+    suspects: Suspects = "rerun",
+    only: str | None = None,
+    record: str | Path | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> FileVerification:
+    """Run a kernel file on `cases` cases per dtype, isolated, and judge each by a lock file, or the shipped limits.
+
+    `suspects` are run again on fresh seeds or fail, as in gonogo.verify. `only` is the id of a single case, to
+    replay it. `record` is a run directory to add the rows to, with those of the op's torch control on the same
+    cases.
+    """
+    from gonogo.runners.device import find_device, keep_switches
+
+    promised, known, place = find_contract(contract), find_op(op), find_device(device)
+    found = choose_limit(known, promised, lock=lock)
+    choice = Choice(known, dtypes, cases, seed, distributions)
+    target: list[Planned] = [(parse_case(only, known), "replay")] if only else []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(keep_switches(place))  # first, for they are recorded
+        recorder = None if record is None else open_record(record, place, isolated=True)
+        runner = stack.enter_context(_open_runner(kernel, known, promised, place, limits))
+        planned = target or choice.plan(choose_size_limit(choice, place, runner))
+        control = [] if record is None else [find_control(known).name]
+        rows = runner.run_all(planned, [*control, CANDIDATE], report)
+        referee = Referee(runner, found, suspects)
+        verification = judge_candidate(referee, rows, promised, redraw=only is None)
+        setting = describe_setting(
+            device, place, None if only else seed, [case.record for case in verification.verdicts]
+        )
+        verification = replace(verification, planned=len(planned), setting=setting)
+        if recorder is not None:
+            label = f"{kernel.path.stem}.{kernel.function}"
+            verification = replace(verification, recorded=recorder.append(rows, label))
+        verification = explain_failure(verification, referee, promised, planned=planned, lock=lock)
+    if verification.failed:
+        verification = replace(
+            verification, replay=_tell_replay(kernel, verification, promised, device, lock, limits, suspects)
+        )
+    ours = [row for row in rows if row["kernel"] == CANDIDATE]
+    outcomes = Counter(row["outcome"] for row in ours)
+    refused = next((row["detail"] for row in ours if row["outcome"] == "refused"), None)
+    return FileVerification(kernel, verification, dict(sorted(outcomes.items())), len(planned), refused)
+
+
+def _tell_replay(
+    kernel: KernelFile,
+    found: Verification,
+    contract: Contract,
+    device: str,
+    lock: str | Path | None,
+    limits: Limits | None,
+    suspects: Suspects,
+) -> str:
+    """The command that runs the smallest failing case again, by the same limit."""
+    from gonogo.campaign import Limits
+
+    usual = Limits()
+    allowed = limits or usual
+    options = {
+        "--contract": name_contract(contract) if contract != Contract() else None,
+        "--device": device if device != "auto" else None,
+        "--lock": lock,
+        "--timeout": f"{allowed.timeout_s:g}" if allowed.timeout_s != usual.timeout_s else None,
+        "--memory-gb": f"{allowed.memory_bytes / 2**30:g}" if allowed.memory_bytes != usual.memory_bytes else None,
+    }
+    words = ["gonogo", "check", f"{kernel.path}:{kernel.function}", "--op", found.op, "--only", str(found.smallest)]
+    words += [str(word) for option in options.items() if option[1] is not None for word in option]
+    words += ["--strict"] if suspects == "fail" else []
+    return shlex.join(words)
+
+
+@dataclass
+class Isolated:
+    """Runs kernels of an op, by its stand-in, in workers."""
+
+    op: Op
+    stand_in: str
+    device: str
+    make_pool: Callable[[], Pool]
+    pool: Pool
+
+    def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
+        """Rows of each case, kernel by kernel."""
+        jobs = self._make_jobs(planned, kernels, worst)
+        by_case: dict[str, list[Row]] = {}
+        for rows in self.pool.run(jobs):
+            self._check_set_up(rows)
+            by_case[rows[0]["case"]] = rows
+        return [by_case[case.id] for case, _ in planned]
+
+    def run_all(
+        self, planned: Sequence[Planned], kernels: Sequence[str], report: Callable[[Progress], None] | None
+    ) -> list[Row]:
+        """Rows of all cases in order; fewer where the candidate timed out too often."""
+        from gonogo.campaign import Progress
+
+        found: list[Row] = []
+        outcomes: Counter[str] = Counter()
+        for rows in self.pool.run(self._make_jobs(planned, kernels)):
+            self._check_set_up(rows)
+            found += rows
+            outcomes.update(row["outcome"] for row in rows if row["kernel"] == CANDIDATE)
+            if report is not None:
+                report(Progress(len(found), len(planned) * len(kernels), dict(outcomes)))
+            if outcomes["timed-out"] >= MAX_TIMEOUTS:
+                self.pool.close()  # its workers are at cases that nobody waits for
+                self.pool = self.make_pool()
+                break
+        return sorted(found, key=lambda row: row["number"])
+
+    def _make_jobs(self, planned: Sequence[Planned], kernels: Sequence[str], worst: int = 0) -> Iterator[Any]:
+        from gonogo.execution.bench import Job
+
+        stand_in = get_op(self.stand_in)
+        for number, (case, strategy) in enumerate(planned):
+            usable = tuple(name for name in kernels if case.dtype in stand_in.kernel(name).dtypes)
+            yield Job(number, case, strategy, usable, self.device, op=self.stand_in, worst=worst)
+
+    def _check_set_up(self, rows: Sequence[Row]) -> None:
+        """A worker that dies over the reference is no fault of the kernel."""
+        row = rows[0]
+        if str(row["detail"]).endswith(SET_UP):
+            raise ReferenceFailed(
+                self.op.name, row["case"],
+                InputError(f"{row['outcome']}, {row['detail']}. Allow it more by --timeout or --memory-gb"),
+            )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _open_runner(
+    kernel: KernelFile, op: Op, contract: Contract, device: str, limits: Limits | None
+) -> Iterator[Isolated]:
+    """Workers that know the candidate; both are gone afterwards."""
+    from gonogo.runners.pool import Limits, Pool
+
+    name = f"checked_{op.name}"
+    others = [path for path in list(ops_package.__path__)[1:] if Path(path).is_dir()]
+    with tempfile.TemporaryDirectory(prefix="gonogo-check-") as home:
+        folder = Path(home) / "ops"
+        write_stand_in(folder, name, kernel, op, contract)
+        add_folder(folder)
+
+        def make_pool() -> Pool:
+            return Pool(_count_workers(device), limits or Limits(), [*others, str(folder)])
+
+        runner = None
+        try:
+            runner = Isolated(op, name, device, make_pool, make_pool())
+            yield runner
+        finally:
+            if runner is not None:
+                runner.pool.close()
+            forget_stand_in(folder, name)
+
+
+def _count_workers(device: str) -> int:
+    """One per core; on a GPU so few that each has memory for rows that are far apart, where it has any."""
+    from gonogo.runners.device import count_workers
+
+    if device == "cpu":
+        return count_workers(device)
+    from torch.cuda import mem_get_info
+
+    return max(1, min(count_workers(device), mem_get_info()[0] // (FAR_NEEDS // 2)))

@@ -1,0 +1,87 @@
+"""A user's words, a device and a kernel → the cases that it is verified on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gonogo.cases import (
+    CASES_PER_SEED,
+    DISTRIBUTIONS,
+    INTERPRETER,
+    ON_CPU,
+    ON_GPU,
+    USUAL,
+    Planned,
+    SizeLimit,
+    find_usable,
+    list_unrun,
+    plan_cases,
+)
+from gonogo.errors import InputError
+from gonogo.ops import DTYPES, Op
+from gonogo.own_op import CANDIDATE, OwnOp
+from gonogo.verdict.referee import Runner
+from gonogo.words import find_dtypes, find_words
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_CASES = 24
+SEEDS = 2**63 // CASES_PER_SEED
+"""A case's seed is kept in 63 bits."""
+FAR_NEEDS = 24 * 2**30
+"""Bytes of a GPU that must be free for rows that are far apart: 2^32 elements of two bytes, and as much again."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which cases a kernel is verified on, in a user's words; refused where they make no sense."""
+
+    op: Op
+    dtypes: str | Sequence[str | torch.dtype] | torch.dtype = DTYPES
+    cases: int = DEFAULT_CASES
+    """Per dtype."""
+    seed: int = 0
+    distributions: str | Sequence[str] = USUAL
+
+    def __post_init__(self) -> None:
+        if type(self.cases) is not int or not 1 <= self.cases <= CASES_PER_SEED:
+            raise InputError(f"{self.cases!r} cases: give a whole number from 1 to {CASES_PER_SEED:,}")
+        if type(self.seed) is not int or not 0 <= self.seed < SEEDS:
+            raise InputError(f"seed {self.seed!r}: give a whole number from 0 to {SEEDS - 1:,}")
+        words = find_words("distribution", self.distributions, DISTRIBUTIONS)
+        if not find_usable(self.op, words):
+            raise InputError(f"op {self.op.name} takes none of the distributions {', '.join(words)}")
+        find_dtypes(self.dtypes)
+
+    def plan(self, limit: SizeLimit) -> list[Planned]:
+        """The cases of the seed, dtype by dtype."""
+        words = find_words("distribution", self.distributions, DISTRIBUTIONS)
+        return [
+            planned
+            for dtype in find_dtypes(self.dtypes)
+            for planned in plan_cases(self.op, dtype, self.cases, self.seed, distributions=words, limit=limit)
+        ]
+
+
+def choose_size_limit(choice: Choice, device: str, runner: Runner) -> SizeLimit:
+    """What a case may cost: on the CPU a small one is run first, for Triton's interpreter takes no large ones."""
+    if device == "cuda":
+        from torch.cuda import mem_get_info
+
+        return replace(ON_GPU, far=mem_get_info()[0] >= FAR_NEEDS)
+    small = replace(choice, cases=1).plan(INTERPRETER)[-1:]
+    ((row,),) = runner.run(small, [CANDIDATE])
+    return INTERPRETER if row["framework"] == "triton" else ON_CPU
+
+
+def tell_unrun(op: Op, planned: Sequence[Planned]) -> tuple[str, ...]:
+    """Which of the sizes that an op of a user's lists were not run."""
+    missing = list_unrun(op, planned) if isinstance(op, OwnOp) else {}
+    return tuple(
+        f"sizes {', '.join(map(str, sizes))} of axis {axis} were not run: give more cases"
+        + ("" if len(planned) >= DEFAULT_CASES else f", {DEFAULT_CASES} or more per dtype")
+        for axis, sizes in missing.items()
+    )

@@ -1,0 +1,55 @@
+"""Rows of a verification → a run directory, as `gonogo calibrate` and `gonogo evaluate` read any other.
+
+Controls are recorded as controls, by the contract each keeps. The kernel under test is a `candidate`: nothing is
+calibrated from it, and it counts as no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gonogo.own_op import CANDIDATE
+from gonogo.schema import Row
+
+if TYPE_CHECKING:
+    from gonogo.records import Appended
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A run directory that rows can be added to."""
+
+    folder: Path
+    environment: dict[str, Any]
+
+    def append(self, rows: Sequence[Row], label: str) -> Appended:
+        """Add rows, those of the candidate under `label`."""
+        from gonogo.records import append_rows
+
+        told = {"kernel": f"{CANDIDATE}:{label}", "role": CANDIDATE, "calibrate_against": None}
+        converted = [row | told if row["kernel"] == CANDIDATE else row for row in rows]
+        return append_rows(self.folder, self.environment, converted)
+
+
+def open_record(folder: str | Path, device: str, *, isolated: bool) -> Recorder:
+    """Refuse what cannot be added to, before anything runs."""
+    from gonogo.execution.precision import FLAGS
+    from gonogo.records import check_appendable
+    from gonogo.runners.environment import describe_environment
+
+    environment = describe_environment(device)
+    if not isolated:  # workers set torch's switches, a user's process has its own
+        environment["torch_flags"] = {path: _read_flag(path) for path in FLAGS}
+    recorder = Recorder(Path(folder), environment)
+    check_appendable(recorder.folder, recorder.environment)
+    return recorder
+
+
+def _read_flag(path: str) -> Any:
+    import torch
+
+    return reduce(getattr, path.split(".")[1:], torch)

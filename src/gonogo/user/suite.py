@@ -1,0 +1,146 @@
+"""What the tests of a project use ↔ its `gonogo.lock`: limits looked up, measured on request, merged and written.
+
+Any number of processes may each know a part; the order in which parts are merged changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from gonogo._version import __version__
+from gonogo.errors import InputError
+from gonogo.limits import Limit
+from gonogo.limits.lock import Provenance, diff_limits, read_lock, write_lock
+from gonogo.limits.shipped import pick_limit
+from gonogo.ops import Op
+from gonogo.schema import Contract
+from gonogo.user.calibration import measure_limit
+from gonogo.words import find_op
+
+Key = tuple[str, str]
+"""Name of an op, and a contract in a word."""
+
+
+@dataclass
+class Suite:
+    """Limits of one run of a project's tests."""
+
+    path: Path
+    name: str
+    """Of the lock file, as messages have it."""
+    option: str
+    """How pytest is told of the lock file, with a space before it; nothing where it is told by the project."""
+    update: Literal["all", "new"] | None
+    """Which limits to measure."""
+    cases: int
+    seed: int
+    known: Sequence[Limit] | None = None
+    """Limits of the lock file, once it was read."""
+    used: set[Key] = field(default_factory=set)
+    fresh: dict[Key, Limit] = field(default_factory=dict)
+    machines: set[str] = field(default_factory=set)
+    """That the fresh limits were measured on."""
+
+    def find_limit(
+        self, op: str | Op, contract: Contract, controls: Sequence[Callable[..., Any]], device: str
+    ) -> Limit:
+        """The limit of the lock file, or a fresh one where it is to be updated."""
+        key = (find_op(op).name, contract.describe())
+        self.used.add(key)
+        missing = f"no limit for {key[0]}, contract {key[1]}, in {self.name}"
+        remedy = f"Measure it: pytest --gonogo-update-new{self.option}"
+        if self.known is None:
+            if not self.update and not self.path.exists():
+                raise InputError(f"{missing}, which does not exist. {remedy}")
+            try:
+                self.known = self._read()[0]
+            except InputError as error:
+                told = str(error).replace(str(self.path), self.name)
+                # A suite's limits come from its tests, not from runs.
+                here = f"elete it and run: pytest --gonogo-update{self.option}"
+                told = told.replace("Make it again with: gonogo calibrate RUNS", f"D{here}")
+                told = told.replace("make the lock again with: gonogo calibrate RUNS", f"d{here}")
+                raise InputError(told) from None
+        if self.update != "all":
+            again = f"pytest --gonogo-update{self.option}"
+            known = pick_limit(self.known, *key, self.name, again)
+            if known is not None:
+                return known
+            if self.update is None:
+                raise InputError(f"{missing}. {remedy}")
+        if key not in self.fresh or controls:  # another test may have given others
+            limit, machine = measure_limit(
+                op, contract, controls=controls, cases=self.cases, seed=self.seed, device=device
+            )
+            self._add(limit)
+            self.machines.add(machine)
+        return self.fresh[key]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What another process must know, in plain types."""
+        fresh = [asdict(limit) for limit in self.fresh.values()]
+        return {"used": sorted(self.used), "fresh": fresh, "machines": sorted(self.machines)}
+
+    def merge(self, told: Mapping[str, Any]) -> None:
+        """Take in what another process knows."""
+        self.used |= {(op, contract) for op, contract in told["used"]}
+        self.machines |= set(told["machines"])
+        for given in told["fresh"]:
+            self._add(Limit(**given | {"runs": tuple(given["runs"])}))
+
+    def write(self) -> list[str]:
+        """Fresh limits into the lock file, among those it has; what that changed, in lines."""
+        old, provenance = self._read()
+        # One limit per op and contract, whatever an earlier one was made from.
+        kept = [one for one in old if one.gauge != "bound" or (one.op, one.contract) not in self.fresh]
+        machines = {*str(provenance.get("devices", "")).split(", "), *self.machines} - {""}
+        told: Provenance = {"gonogo": __version__, "devices": ", ".join(sorted(machines))}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_lock(self.path, [*kept, *self.fresh.values()], provenance | told)
+        before = {key: limit for key, limit in _index(old).items() if key in self.fresh}
+        changes = diff_limits(_anonymous(before), _anonymous(self.fresh))
+        changes.sort(key=lambda change: ("new", "tightened", "loosened", "gone").index(change.kind))
+        counts = {kind: sum(c.kind == kind for c in changes) for kind in ("new", "tightened", "loosened")}
+        counts["unchanged"] = len(self.fresh) - len(changes)
+        listed = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        lines = [f"{_count(self.fresh, 'limit')} written to {self.name}: {listed}"]
+        for change in changes:
+            was = "" if change.before is None else f"{change.before:.4g} → "
+            told_change = f"{was}{change.after:.4g} ({self.fresh[change.op, change.contract].kernel})"
+            lines.append(f"  {change.kind:<10} {change.op}, contract {change.contract}: {told_change}")
+        return lines
+
+    def find_unused(self) -> list[str]:
+        """Limits of the lock file that no test used, in lines."""
+        if not self.path.exists():
+            return []
+        unused = sorted(_index(self._read()[0]).keys() - self.used)
+        head = f"{_count(unused, 'unused limit')} in {self.name}; delete the entries no test needs:"
+        return [head, *(f"  {op}, contract {contract}" for op, contract in unused)] if unused else []
+
+    def _read(self) -> tuple[list[Limit], Provenance]:
+        return ([], {}) if self.update and not self.path.exists() else read_lock(self.path)
+
+    def _add(self, limit: Limit) -> None:
+        """Of two for the same, keep the looser: both were made from what is held to be correct."""
+        key = (limit.op, limit.contract)
+        both = (limit, self.fresh.get(key, limit))
+        self.fresh[key] = max(both, key=lambda one: (one.value, one.cases, one.kernel or "", one.runs))
+
+
+def _index(limits: Sequence[Limit]) -> dict[Key, Limit]:
+    """Those that tests could have used."""
+    usable = [limit for limit in limits if limit.gauge == "bound" and limit.dtype is None]
+    return {(limit.op, limit.contract): limit for limit in usable if not limit.is_universal}
+
+
+def _anonymous(limits: Mapping[Key, Limit]) -> list[Limit]:
+    """Without what they were made from, so that old and new can be compared."""
+    return [Limit(*key, None, None, "bound", one.rule, value=one.value) for key, one in limits.items()]
+
+
+def _count(things: Any, name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"

@@ -1,0 +1,185 @@
+"""A user's kernel → verdicts: the entry for people who have a kernel and want to know.
+
+A kernel of an op gonogo knows is held to the limits that come with the package. For an op it does not know, the
+error scale comes from the reference itself, and the limit is the deterministic bound, or made from given controls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gonogo.cases import USUAL, Planned, parse_case
+from gonogo.errors import InputError, NoGo
+from gonogo.limits import DTYPE_FREE, Limit
+from gonogo.limits.shipped import FoundLimit, choose_limit
+from gonogo.ops import DTYPES, Op
+from gonogo.own_op import (
+    CANDIDATE,
+    OwnOp,
+    add_candidate,
+    find_recorded_control,
+    name_controls,
+    name_function,
+)
+from gonogo.runners.in_process import InProcess
+from gonogo.schema import Contract, Row
+from gonogo.user.calibration import check_controls, pool_controls
+from gonogo.user.planning import DEFAULT_CASES, Choice, choose_size_limit, tell_unrun
+from gonogo.user.recording import open_record
+from gonogo.verdict.diagnosis import explain_failure
+from gonogo.verdict.referee import Referee, Suspects, judge_candidate
+from gonogo.verdict.setting import describe_setting
+from gonogo.verdict.verdicts import Verification
+from gonogo.words import find_contract, find_op, name_contract, need_torch
+
+if TYPE_CHECKING:
+    import torch
+
+
+def verify(
+    kernel: Callable[..., Any],
+    op: str | Op,
+    *,
+    dtypes: str | Sequence[str | torch.dtype] | torch.dtype = DTYPES,
+    cases: int = DEFAULT_CASES,
+    seed: int = 0,
+    contract: Contract | str | None = None,
+    controls: Sequence[Callable[..., Any]] = (),
+    distributions: str | Sequence[str] = USUAL,
+    device: str = "auto",
+    lock: str | Path | None = None,
+    limit: Limit | None = None,
+    strict: bool = True,
+    suspects: Suspects = "rerun",
+    only: str | None = None,
+    record: str | Path | None = None,
+    name: str | None = None,
+) -> Verification:
+    """Run a kernel on `cases` cases per dtype and judge each; raise NoGo where one is no-go, unless not `strict`.
+
+    The kernel takes the op's inputs as torch tensors, in order, and returns its output: torch, NumPy or JAX.
+    A `limit` at hand goes before `controls`, which are run on all cases and make one limit; these before `lock`.
+    A suspect case, above its limit and explained by the deterministic bound, is run again on three fresh seeds:
+    it is no-go if it is above there too, and passes otherwise; with suspects="fail" it is no-go at once.
+    `only` is the id of a single case, to replay it. `record` is a run directory to add all rows to, the kernel's
+    by `name`; a case that it has of this kernel and contract already stays as it was.
+    """
+    need_torch("gonogo.verify")
+    from gonogo.runners.device import find_device
+
+    plain, promised, place = find_op(op), find_contract(contract), find_device(device)
+    _check_functions(kernel, controls, plain)
+    given = tuple(controls) if limit is None or record is not None else ()
+    found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
+    runner = _open_runner(add_candidate(plain, kernel, promised, given), place, found, recorded=record is not None)
+    choice = Choice(plain, dtypes, cases, seed, distributions)
+    planned = choice.plan(choose_size_limit(choice, place, runner))
+    target = [(parse_case(only, plain), "replay")] if only else planned
+    recorder = open_record(record, place, isolated=False) if record is not None else None
+    beside = tuple(name_controls(given))
+    rows = _run_kernels(runner, planned, target, beside, recorded=record is not None)
+    if found is None:
+        found = pool_controls(rows, beside, plain, promised)
+    notes = (*_find_notes(runner, target), *tell_unrun(plain, planned)) if isinstance(plain, OwnOp) else ()
+    referee = Referee(runner, found, suspects)
+    verification = judge_candidate(referee, rows, promised, notes=notes, redraw=only is None)
+    setting = describe_setting(
+        device, place, None if only else seed, [case.record for case in verification.verdicts]
+    )
+    verification = replace(verification, planned=len(target), setting=setting)
+    if recorder is not None:
+        verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
+    if not verification.failed:
+        return verification
+    verification = explain_failure(verification, referee, promised, planned=target, lock=lock)
+    planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
+    planned_by += f", distributions={distributions!r}" if distributions != USUAL else ""
+    judged_by = _tell_judged_by(limit, given, planned_by, lock, device)
+    judged_by += f', suspects="{suspects}"' if suspects != "rerun" else ""
+    replay = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
+    explained = replace(verification, replay=replay)
+    if strict:
+        raise NoGo(explained) from next(iter(runner.raised), None)
+    return explained
+
+
+def _check_functions(kernel: Any, controls: Any, op: Op) -> None:
+    """Refuse what cannot be run, before anything is."""
+    if not callable(kernel):
+        raise InputError(f"kernel is {type(kernel).__name__}, not a function of the inputs of {op.name}")
+    if callable(controls):
+        raise InputError(f"controls is one function; give a list: controls=[{name_function(controls)}]")
+
+
+def _open_runner(op: OwnOp, place: str, found: FoundLimit | None, *, recorded: bool) -> InProcess:
+    """One that reads no more than the verdict needs, unless it is for a record."""
+    # Gauges but these two need no scale, and are not among the bounds.
+    bounds_only = not recorded and (found is None or found.gauge in DTYPE_FREE)
+    settled = found.value if bounds_only and found is not None and found.gauge == "bound" else -math.inf
+    return InProcess(op, place, bounds_only=bounds_only, settled=settled)
+
+
+def _run_kernels(
+    runner: InProcess, planned: list[Planned], target: list[Planned], controls: tuple[str, ...], *, recorded: bool
+) -> list[Row]:
+    """Rows of the candidate, of the given controls, which must be right, and for a record of one of ours."""
+    extra = (find_recorded_control(runner.op),) if recorded else ()
+    rows: list[Row] = []
+    for kernels, chosen in _plan_runs(planned, target, controls, extra):
+        for made in runner.run_each(chosen, kernels):
+            check_controls(made, controls)
+            rows += made
+    return rows
+
+
+def _plan_runs(
+    planned: list[Planned], target: list[Planned], controls: tuple[str, ...], extra: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], list[Planned]]]:
+    """Which kernels on which cases: controls always on all, so that a replayed case meets the same limit."""
+    if target is planned:
+        yield (*controls, *extra, CANDIDATE), planned
+        return
+    if controls:
+        yield controls, planned
+    yield (*extra, CANDIDATE), target
+
+
+def _find_notes(runner: InProcess, planned: Sequence[Planned]) -> tuple[str, ...]:
+    """What the reference does that a user may not mean."""
+    if runner.lost:
+        return ()
+    smallest = min((case for case, _ in planned), key=lambda case: math.prod(case.sizes))
+    return tuple(
+        f"the reference casts to {cast}: its value stays float64, and a rounding to {cast} counts as error that is "
+        "allowed. Leave the cast out, unless the op itself rounds there"
+        for cast in runner.find_narrow_casts(smallest)
+    )
+
+
+def _tell_judged_by(
+    limit: Limit | None,
+    controls: Sequence[Callable[..., Any]],
+    planned_by: str,
+    lock: str | Path | None,
+    device: str,
+) -> str:
+    """The arguments that a replay needs to meet the same limit."""
+    where = f', device="{device}"' if device != "auto" else ""
+    if limit is not None:
+        return f", limit=limit{where}"
+    if controls:
+        return f", controls=controls, {planned_by}{where}"
+    return where if lock is None else f", lock={str(lock)!r}{where}"
+
+
+def _tell_replay(function: str, op: str | Op, found: Verification, contract: Contract, judged_by: str) -> str:
+    """The call that runs the smallest failing case again, by the same limit."""
+    named = f'"{op}"' if isinstance(op, str) else "op"
+    word = name_contract(contract)
+    promised = "" if contract == Contract() else f', contract="{word}"'
+    shown = function if function.isidentifier() else "kernel"
+    return f'gonogo.verify({shown}, {named}, only="{found.smallest}"{promised}{judged_by})'

@@ -1,0 +1,1 @@
+"""Rows and a limit → verdicts, and what people read of them."""

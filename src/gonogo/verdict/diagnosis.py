@@ -1,0 +1,128 @@
+"""A verification that failed → the same, with its worst element, smallest failing case, pattern and contract.
+
+Cases are run by whoever ran the first ones: in this process, or isolated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gonogo.cases import Case, Planned, parse_case
+from gonogo.errors import ReferenceFailed
+from gonogo.ops import Op
+from gonogo.own_op import CANDIDATE
+from gonogo.schema import Contract, Row
+from gonogo.verdict.explain import ENOUGH, Pattern, Trial, list_patterns
+from gonogo.verdict.referee import FRESH_SEEDS, Referee, Runner, draw_again
+from gonogo.verdict.shrinking import allowed_sizes, resize, shrink
+from gonogo.verdict.verdicts import CaseVerdict, Verification, list_worst
+from gonogo.verdict.weaker import find_weaker
+
+LOOKED_AT = 64
+"""Elements of a failing case from which its pattern is guessed."""
+
+
+def explain_failure(
+    verification: Verification,
+    referee: Referee,
+    contract: Contract,
+    *,
+    planned: Sequence[Planned] = (),
+    lock: str | Path | None = None,
+) -> Verification:
+    """Say all there is to say of the failing cases.
+
+    `planned` are all cases that were run, where some have no verdict; `lock` is the lock file that was given.
+    """
+    runner, failed = referee.runner, list_worst(verification.failed)
+    if not failed:
+        return verification
+    elements = {case.case: _find_elements(runner, case) for case in failed[:ENOUGH]}
+    smallest = shrink(referee, failed[0])
+    # A suspect case has neither passed nor failed.
+    plain = [case for case in verification.verdicts if case.verdict.decision != "suspect"]
+    trials = [_make_trial(case, runner.op, elements.get(case.case, [])) for case in plain]
+    return replace(
+        verification,
+        worst=next(iter(elements[failed[0].case]), None),
+        smallest=smallest.case,
+        pattern=_find_pattern(referee, trials, failed[0], smallest),
+        holds_under=find_weaker(runner, verification, elements, referee.limit, planned, contract, lock),
+    )
+
+
+def _find_elements(runner: Runner, one: CaseVerdict) -> list[Row]:
+    if one.verdict.reason == "timed-out":
+        return []  # it would again
+    ((row,),) = runner.run([(parse_case(one.case, runner.op), "replay")], [CANDIDATE], worst=LOOKED_AT)
+    elements: list[Row] = row.get("worst", [])
+    return elements
+
+
+def _find_pattern(
+    referee: Referee, trials: Sequence[Trial], worst: CaseVerdict, smallest: CaseVerdict
+) -> str | None:
+    """The first pattern that is not refuted by a case that should escape it and fails all the same."""
+    op = referee.runner.op
+    shrunk = _make_trial(smallest, op, [])
+    for pattern in list_patterns(trials, op.main, shrunk, summed=_list_summed(op)):
+        case = _escape(op, parse_case(worst.case, op), pattern)
+        if case is None or worst.verdict.reason == "timed-out" or not _fails(referee, case):
+            return pattern.told
+    return None
+
+
+def _fails(referee: Referee, case: Case) -> bool:
+    """Whether a case is no-go, on its own seed or a fresh one: a change of a case changes its values, too."""
+    for fresh in (case, *(draw_again(case, attempt) for attempt in range(FRESH_SEEDS))):
+        try:
+            judged = referee.run_case(fresh, "escape")
+        except ReferenceFailed:  # the op has no such sizes
+            return False
+        if judged is not None and judged.verdict.decision == "no-go":
+            return True
+    return False
+
+
+def _list_summed(op: Op) -> tuple[str, ...]:
+    """Axes that are summed over: those it names; else those the output lacks and no index points into.
+
+    Never an axis of the output that is not named, on however many sizes: the more elements an output has, the
+    larger is the worst of them, whatever is wrong. That an error grows with it would be true and say nothing.
+    """
+    kept = {*op.output.split(), *(one.below for one in op.inputs)}
+    return op.reduced or tuple(axis for axis in op.axes if axis not in kept)
+
+
+def _escape(op: Op, case: Case, pattern: Pattern) -> Case | None:
+    """The case changed as the pattern says; None where it says nothing, or the op has no such size."""
+    escape = pattern.escape
+    if escape is None:
+        return None
+    if escape.resize is None:
+        change: dict[str, Any] = {escape.field: escape.value}
+        return replace(case, **change)
+    size, allowed = escape.resize(case.axis_sizes(op)[escape.axis]), allowed_sizes(op, escape.axis)
+    if size < 1 or (allowed is not None and size not in allowed):
+        return None
+    return resize(op, case, escape.axis, size)
+
+
+def _make_trial(one: CaseVerdict, op: Op, elements: Sequence[Row]) -> Trial:
+    at = one.record.get("bound_at")
+    reading = one.verdict.reading
+    return Trial(
+        one.sizes, one.record["layout"], one.record["distribution"], one.verdict.decision == "no-go",
+        math.inf if reading is None else reading, tuple(int(i) for i in at.split(",")) if at else None,
+        tuple(one.sizes[axis] for axis in op.output.split()), _find_ratios(elements), one.record["dtype"],
+    )  # fmt: skip
+
+
+def _find_ratios(elements: Sequence[Row]) -> tuple[float, float] | None:
+    """Least and largest of actual / expected."""
+    ratios = [one["actual"] / one["expected"] for one in elements if one["bound"] > 0 and one["expected"]]
+    return (min(ratios), max(ratios)) if ratios and all(map(math.isfinite, ratios)) else None

@@ -1,0 +1,160 @@
+"""Rows of a candidate → verdicts by one limit; what one run leaves open is run again on fresh seeds.
+
+The one law for all who judge a kernel on cases: `gonogo.verify`, `gonogo check` and the pytest fixture.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from gonogo.cases import Case, Planned, parse_case, pick
+from gonogo.errors import NothingJudged, UnknownWord
+from gonogo.limits.shipped import FoundLimit
+from gonogo.ops import Op
+from gonogo.own_op import CANDIDATE
+from gonogo.schema import Contract, Row
+from gonogo.verdict.verdicts import (
+    BLIND,
+    CaseVerdict,
+    Unjudged,
+    Verification,
+    is_blind,
+    judge_row,
+    tell_unjudged,
+)
+
+FRESH_SEEDS = 3
+"""On which a case is run again: a correct kernel's rare reading does not come back on any of them."""
+MOST_SUSPECTS = 4
+"""Suspect cases that are run again, the worst first: one that repeats is enough."""
+SEED_BITS = 62
+"""Of a fresh seed: far from those of any plan, and what 63 bits hold."""
+
+Suspects = Literal["rerun", "fail"]
+SUSPECTS: tuple[Suspects, ...] = ("rerun", "fail")
+"""What becomes of a suspect case: it is run again on fresh seeds; or it is no-go at once."""
+
+
+class Runner(Protocol):
+    """Runs kernels of an op on cases, somewhere."""
+
+    @property
+    def op(self) -> Op:
+        """Whose axes the cases are in."""
+
+    def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
+        """Rows of each case, kernel by kernel; with `worst`, each has so many of its worst elements."""
+
+
+@dataclass(frozen=True)
+class Referee:
+    """A limit, and a way to run the candidate again where one run does not settle it."""
+
+    runner: Runner
+    limit: FoundLimit
+    suspects: Suspects = "rerun"
+
+    def __post_init__(self) -> None:
+        if self.suspects not in SUSPECTS:
+            raise UnknownWord("choice of suspects", self.suspects, SUSPECTS)
+
+    def judge_row(self, row: Row) -> CaseVerdict:
+        """The verdict on one row, which may be suspect, unless suspects are to fail."""
+        judged = judge_row(row, self.runner.op, self.limit)
+        if self.suspects == "fail" and judged.verdict.decision == "suspect":
+            return replace(judged, verdict=replace(judged.verdict, decision="no-go"))
+        return judged
+
+    def run_case(self, case: Case, strategy: str) -> CaseVerdict | None:
+        """The settled verdict on a case; None where it has none."""
+        ((row,),) = self.runner.run([(case, strategy)], [CANDIDATE])
+        if row["outcome"] == "refused":
+            return None
+        (judged,) = self.settle_suspects([self.judge_row(row)])
+        return None if self._is_blind(judged) else judged
+
+    def settle_suspects(self, verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
+        """The same, with suspect cases run again on fresh seeds: no-go if one is above its limit there too."""
+        suspect = [case for case in verdicts if case.verdict.decision == "suspect"]
+        furthest = sorted(suspect, key=lambda case: -case.badness)[:MOST_SUSPECTS]
+        fresh = [draw_again(self._parse(case), attempt) for case in furthest for attempt in range(FRESH_SEEDS)]
+        rows = iter(self.runner.run([(case, "again") for case in fresh], [CANDIDATE]) if fresh else [])
+        settled = {case.case: self._settle(case, [next(rows)[0] for _ in range(FRESH_SEEDS)]) for case in furthest}
+        return [settled.get(case.case, case) for case in verdicts]
+
+    def _settle(self, suspect: CaseVerdict, rows: Sequence[Row]) -> CaseVerdict:
+        again = [self.judge_row(row) for row in rows if row["outcome"] != "refused"]
+        verdict = replace(suspect.verdict, again=tuple(_read(case) for case in again))
+        if any(case.verdict.decision != "go" for case in again):
+            verdict = replace(verdict, decision="no-go", reason="repeated")
+        return replace(suspect, verdict=verdict)
+
+    def replace_blind(self, verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
+        """The same, with another case of its kind in the place of each blind one, where a fresh seed has it."""
+        current = list(verdicts)
+        for attempt in range(FRESH_SEEDS):
+            blind = [place for place, case in enumerate(current) if self._is_blind(case)]
+            if not blind:
+                break
+            fresh: list[Planned] = [(draw_again(self._parse(verdicts[place]), attempt), "again") for place in blind]
+            for place, (row,) in zip(blind, self.runner.run(fresh, [CANDIDATE]), strict=True):
+                if row["outcome"] != "refused":
+                    current[place] = self.judge_row(row)
+        return [verdicts[place] if self._is_blind(case) else case for place, case in enumerate(current)]
+
+    def split_blind(self, verdicts: Sequence[CaseVerdict]) -> tuple[list[CaseVerdict], list[Unjudged]]:
+        """Those that say something, and those that do not."""
+        judged = [case for case in verdicts if not self._is_blind(case)]
+        return judged, [Unjudged(case.case, "blind", BLIND) for case in verdicts if self._is_blind(case)]
+
+    def _is_blind(self, judged: CaseVerdict) -> bool:
+        """What is above a limit as wide as that is wrong all the same."""
+        return judged.verdict.decision == "go" and is_blind(judged.record, self.limit)
+
+    def _parse(self, judged: CaseVerdict) -> Case:
+        return parse_case(judged.case, self.runner.op)
+
+
+def draw_again(case: Case, attempt: int) -> Case:
+    """Another case of the same kind, fixed by the first one's id and the number of the try."""
+    return replace(case, seed=pick(f"{case.id}/again/{attempt}", 2**SEED_BITS))
+
+
+def judge_candidate(
+    referee: Referee,
+    rows: Sequence[Row],
+    contract: Contract,
+    *,
+    notes: tuple[str, ...] = (),
+    redraw: bool = True,
+) -> Verification:
+    """Settled verdicts on those of a candidate's rows that can be judged; of how many others there are, a note.
+
+    `redraw` is whether another case may take the place of a blind one.
+    """
+    op, ours = referee.runner.op, [row for row in rows if row["kernel"] == CANDIDATE]
+    verdicts = [referee.judge_row(row) for row in ours if row["outcome"] != "refused"]
+    if redraw:
+        verdicts = referee.replace_blind(verdicts)
+    judged, blind = referee.split_blind(referee.settle_suspects(verdicts))
+    unjudged = [*_list_refused(ours), *blind]
+    if unjudged and not judged:
+        raise NothingJudged(op.name, unjudged[0].why)
+    return Verification(
+        op.name, contract.describe(), referee.limit.told, tuple(judged), tuple(unjudged),
+        notes=(*notes, *tell_unjudged(judged, unjudged)),
+    )  # fmt: skip
+
+
+def _list_refused(rows: Sequence[Row]) -> Iterator[Unjudged]:
+    for row in rows:
+        if row["outcome"] == "refused":
+            yield Unjudged(row["case"], "refused", row["detail"])
+
+
+def _read(judged: CaseVerdict) -> float:
+    reading = judged.verdict.reading
+    return math.inf if not judged.verdict.is_by_reading or reading is None else reading

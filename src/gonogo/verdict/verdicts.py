@@ -1,0 +1,282 @@
+"""Rows of a kernel and the limit they are held against → verdicts, and what they say to people."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from gonogo.errors import InputError
+from gonogo.limits.shipped import FoundLimit
+from gonogo.ops import Op
+from gonogo.plain import to_plain
+from gonogo.schema import ULP_SATURATED, Row
+from gonogo.verdict.judge import Verdict, judge
+from gonogo.verdict.setting import INTERPRETED, Setting
+
+if TYPE_CHECKING:
+    from gonogo.records import Appended
+
+SCHEMA = 2
+"""Of the plain data of a verification."""
+SHOWN_LINES = 6
+"""Of a traceback, or of what a kernel printed; all of it is in the plain data."""
+
+
+@dataclass(frozen=True)
+class CaseVerdict:
+    """What a kernel did on one case."""
+
+    case: str
+    sizes: dict[str, int]
+    verdict: Verdict
+    record: Row = field(repr=False)
+
+    @property
+    def badness(self) -> float:
+        """For sorting: a case without a reading is worse than any with one."""
+        reading = self.verdict.reading
+        return math.inf if not self.verdict.is_by_reading or reading is None else reading
+
+    @property
+    def described(self) -> str:
+        """Shape, dtype, values and layout in words."""
+        sizes = ", ".join(f"{axis} {size}" for axis, size in self.sizes.items())
+        row = self.record
+        return f"{sizes}; {row['dtype']}; {row['distribution']} values; {row['layout']}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf".
+
+        `error` is the message and traceback of a kernel that raised, `printed` the last of what it printed where it
+        ran isolated; else both are null.
+        """
+        facts = {name: self.record[name] for name in ("dtype", "distribution", "layout")}
+        facts |= {name: self.record.get(name) for name in ("error", "printed")}
+        return {"case": self.case, "sizes": dict(self.sizes)} | facts | self.verdict.to_dict()
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """A case of which nothing is known, and why."""
+
+    case: str
+    kind: Literal["refused", "blind"]
+    why: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain data, for JSON."""
+        return asdict(self)
+
+
+BLIND = "blind: the scale allows more than the value itself on more than half of the elements"
+BLIND_FROM = {"bound": "blind_from", "deterministic": "deterministic_blind_from"}
+"""By gauge, what of a row says above which limit its case is blind."""
+
+
+def is_blind(row: Row, found: FoundLimit) -> bool:
+    """Whether the limit would let zeros pass for most of the output: then a reading within it says nothing."""
+    blind_from = row.get(BLIND_FROM.get(found.gauge, ""))
+    return blind_from is not None and found.value > blind_from
+
+
+def judge_measured(row: Row, found: FoundLimit) -> Verdict:
+    """The verdict on an outcome, its detail, and readings by gauge."""
+    verdict = judge(
+        row["outcome"], row.get(found.gauge), found.value, gauge=found.gauge, limit_from=found.told,
+        deterministic=row.get("deterministic") if found.gauge == "bound" else None,
+    )  # fmt: skip
+    if not verdict.is_by_reading and row.get("detail"):
+        verdict = replace(verdict, outcome=f"{verdict.outcome}: {row['detail']}")
+    return verdict
+
+
+def judge_row(row: Row, op: Op, found: FoundLimit) -> CaseVerdict:
+    """The verdict on one row of a run; `op` is the one whose axes its shape is in."""
+    sizes = dict(zip(op.axes, map(int, row["shape"].split("x")), strict=True))
+    return CaseVerdict(row["case"], sizes, judge_measured(row, found), row)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All verdicts on a kernel, and what they have in common."""
+
+    op: str
+    contract: str
+    limit_from: str
+    verdicts: tuple[CaseVerdict, ...]
+    unjudged: tuple[Unjudged, ...] = ()
+    """Cases that have no verdict."""
+    smallest: str | None = None
+    """Id of the smallest failing case found."""
+    worst: dict[str, Any] | None = None
+    """The worst element of the worst failing case."""
+    pattern: str | None = None
+    holds_under: str | None = None
+    """A weaker contract that the same cases are go under, where there is one."""
+    replay: str | None = None
+    """The call or command that runs the smallest failing case again."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of the op, beside the verdicts."""
+    recorded: Appended | None = None
+    """What was added to a run directory."""
+    setting: Setting | None = None
+    """Machine, versions and seed."""
+    planned: int | None = None
+    """Cases that were to be run, where that is known: fewer have an outcome where it was stopped."""
+
+    def __post_init__(self) -> None:
+        if not self.verdicts:
+            raise InputError(f"op {self.op}: no case was run, and nothing is go for lack of cases")
+
+    @property
+    def failed(self) -> tuple[CaseVerdict, ...]:
+        """Cases that are no-go."""
+        return tuple(one for one in self.verdicts if one.verdict.decision == "no-go")
+
+    @property
+    def suspect(self) -> tuple[CaseVerdict, ...]:
+        """Cases above the limit once, and not again on fresh seeds."""
+        return tuple(case for case in self.verdicts if case.verdict.decision == "suspect")
+
+    @property
+    def decision(self) -> str:
+        """No-go if any case is; else suspect if any is."""
+        return "no-go" if self.failed else "suspect" if self.suspect else "go"
+
+    @property
+    def worst_case(self) -> CaseVerdict | None:
+        """The failed case that is furthest off."""
+        return max(self.failed, key=lambda one: one.badness, default=None)
+
+    @property
+    def largest(self) -> CaseVerdict | None:
+        """The case with the largest reading, whatever its decision."""
+        read = [case for case in self.verdicts if case.verdict.share is not None]
+        return max(read, key=lambda case: case.verdict.share or 0.0, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf".
+
+        `cases` counts those judged; `planned` counts all, and `unjudged` lists those refused or blind, with the
+        reason. `largest` is the case with the largest reading, with its `share` of the limit. `worst` is the failed
+        case that is furthest off, with its `element`. `setting` has device, machine, versions and seed.
+        """
+        worst, largest = self.worst_case, self.largest
+        return {
+            "schema": SCHEMA, "op": self.op, "decision": self.decision, "contract": self.contract,
+            "limit_from": self.limit_from, "cases": len(self.verdicts), "failed": len(self.failed),
+            "suspect": len(self.suspect), "smallest": self.smallest,
+            "worst": None if worst is None else worst.to_dict() | {"element": _make_plain_element(self.worst)},
+            "pattern": self.pattern, "holds_under": self.holds_under, "replay": self.replay,
+            "notes": list(self.notes), "recorded": str(self.recorded) if self.recorded else None,
+            "largest": None if largest is None else largest.to_dict(), "planned": self._count_planned(),
+            "setting": None if self.setting is None else self.setting.to_dict(),
+            "unjudged": [case.to_dict() for case in self.unjudged],
+            "verdicts": [one.to_dict() for one in self.verdicts],
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        head = (
+            f"{self.op}: {self.decision}, {len(self.failed)} of {len(self.verdicts)} cases failed"
+            + (f", {len(self.suspect)} suspect" if self.suspect else "")
+            + f" (contract {self.contract}; limit: {self.limit_from})"
+        )
+        return "\n".join([head, *tell_verification(self)])
+
+    def tell_judged(self) -> str:
+        """Of how many cases the verdict is, and where it was made."""
+        counted = f"{len(self.verdicts)} of {self._count_planned()} cases"
+        return counted if self.setting is None else f"{counted}; {self.setting}"
+
+    def _count_planned(self) -> int:
+        return len(self.verdicts) + len(self.unjudged) if self.planned is None else self.planned
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def tell_verification(found: Verification) -> list[str]:
+    """What a user needs to find the fault, and to know what the verdict is worth, in lines."""
+    worst, largest = found.worst_case, found.largest
+    lines = _tell_failure(found, worst) if worst is not None else _tell_suspect(found)
+    if largest is not None and largest is not worst:
+        lines.append(("largest", f"{largest.verdict.tell_share()}, on {largest.case}"))
+    lines.append(("judged", found.tell_judged()))
+    if found.setting is not None and found.setting.interpreted:
+        lines.append(("note", INTERPRETED))
+    lines += [("note", note) for note in found.notes]
+    lines.append(("recorded", str(found.recorded or "")))
+    return [f"  {name:<11} {text}" for name, text in lines if text]
+
+
+def _tell_failure(found: Verification, worst: CaseVerdict) -> list[tuple[str, str]]:
+    lines = [
+        ("worst case", f"{worst.case}: {worst.verdict.message}"),
+        ("", worst.described),
+        *_tell_last("raised", worst.record.get("error")),
+        *_tell_last("printed", worst.record.get("printed")),
+        ("element", tell_element(found.worst) if found.worst else ""),
+        ("smallest", found.smallest or ""),
+        ("replay", found.replay or ""),
+        ("pattern", found.pattern or ""),
+    ]
+    if found.holds_under:
+        article = "an" if found.holds_under[0] in "aeiou" else "a"
+        lines.append((
+            "contract", f"within {article} {found.holds_under} contract; the one declared is {found.contract}"
+        ))  # fmt: skip
+    return lines
+
+
+def _tell_suspect(found: Verification) -> list[tuple[str, str]]:
+    if not found.suspect:
+        return []
+    furthest = max(found.suspect, key=lambda case: case.badness)
+    passes = f"{furthest.described}. It passes: the deterministic bound explains one such reading"
+    return [("suspect", f"{furthest.case}: {furthest.verdict.message}"), ("", passes)]
+
+
+def _tell_last(name: str, text: str | None) -> list[tuple[str, str]]:
+    """The last lines of a text, the first of them under a name."""
+    shown = [line for line in (text or "").splitlines() if line.strip()][-SHOWN_LINES:]
+    return [(name if place == 0 else "", line) for place, line in enumerate(shown)]
+
+
+def tell_unjudged(verdicts: Sequence[CaseVerdict], unjudged: Sequence[Unjudged]) -> tuple[str, ...]:
+    """Of how many cases nothing is known, or not all, and why."""
+    total = len(verdicts) + len(unjudged)
+    notes = [
+        f"{count} of {total} cases {'is' if count == 1 else 'are'} not judged: {why}"
+        for why, count in Counter(case.why for case in unjudged).items()
+    ]
+    rows = [case.record for case in verdicts]
+    partly = [row["detail"] for row in rows if row["outcome"] == "ok" and row.get("detail") is not None]
+    if partly:
+        why = partly[0].partition(": ")[2]
+        notes.append(f"on {len(partly)} of {total} cases some elements are not judged: {why}")
+    return tuple(notes)
+
+
+def tell_element(element: dict[str, Any]) -> str:
+    """One element of an output."""
+    told = f"{tuple(element['index'])}: expected {element['expected']!r}, actual {element['actual']!r}"
+    if element["ulp"] == ULP_SATURATED:
+        return told  # no number of them leads to or from a NaN
+    return f"{told}, {element['ulp']} ULP{'' if element['ulp'] == 1 else 's'} apart"
+
+
+def _make_plain_element(element: dict[str, Any] | None) -> dict[str, Any] | None:
+    if element is None:
+        return None
+    ulp = None if element["ulp"] == ULP_SATURATED else element["ulp"]
+    plain: dict[str, Any] = to_plain(element | {"ulp": ulp})
+    return plain
+
+
+def list_worst(failed: Sequence[CaseVerdict]) -> list[CaseVerdict]:
+    """Failed cases, those furthest off first."""
+    return sorted(failed, key=lambda one: -one.badness)

@@ -1,0 +1,130 @@
+"""The parts of a record that no campaign on this machine shows by itself."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from gonogo.cases import parse_case
+from gonogo.errors import BadReference
+from gonogo.execution import execute
+from gonogo.execution.bench import Job, prepare
+from gonogo.execution.call import to_torch
+from gonogo.execution.measurement import Reference, compare_outputs, make_reference, measure_output
+from gonogo.ops import get_op
+from gonogo.records import RunDirectory, read_run
+from gonogo.runners import environment
+from gonogo.schema import Contract
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
+def test_arrays_become_tensors(dtype: type) -> None:
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    for given in (array, array[::-1], array[:, ::-1], array.T, array[0, 1], np.asarray(array[1, 1])):
+        made = to_torch(given)
+        assert isinstance(made, torch.Tensor)
+        assert tuple(made.shape) == given.shape
+        assert made.double().tolist() == np.asarray(given).astype(np.float64).tolist()
+    assert to_torch(array).data_ptr() == array.__array_interface__["data"][0]
+
+
+def test_roundings_apart_among_subnormals_are_two_units_of_signal() -> None:
+    step = 2.0**-24
+    expected = torch.tensor([1.5 * step, 1.0], dtype=torch.float64)
+    reference = Reference(expected, torch.zeros(2), Contract(), lambda: torch.zeros(2))
+    down, up = (torch.tensor([times * step, 1.0]).half() for times in (1, 2))
+    assert compare_outputs(down, up, reference, "float16") == {"bits_equal": False, "signal": 2.0}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_a_case_is_blind_where_most_of_what_it_says_is_within_the_limit(count: int) -> None:
+    """Zeros, infinite scales and NaN say nothing; an exact element is never blind."""
+    ratios = torch.arange(1, count + 1, dtype=torch.float64)
+    expected = torch.cat([ratios, torch.tensor([0.0, 5.0, math.nan], dtype=torch.float64)])
+    scale = torch.full_like(expected, 2.0**24)
+    scale[count + 1] = math.inf
+    blind_from = Reference(expected, scale, Contract(), lambda: scale).blind_from
+    assert blind_from is not None
+    for limit in torch.arange(0.25, count + 2, 0.25).tolist():
+        assert (2 * int((ratios < limit).sum()) > count) == (limit > blind_from)
+    assert Reference(expected, 0 * ratios.new_ones(count + 3), Contract(), lambda: scale).blind_from == math.inf
+    assert Reference(0 * ratios, ratios, Contract(), lambda: scale).blind_from is None
+
+
+def test_a_run_keeps_what_the_schema_has_a_column_for(tmp_path: Path) -> None:
+    rows = [
+        {"number": 0, "case": "c", "kernel": "k", "contract": "float32", "outcome": "ok", "blind_from": math.inf}
+    ]
+    directory = RunDirectory(tmp_path, {})
+    directory.append(rows)
+    assert json.loads((tmp_path / "journal.jsonl").read_text()) == [
+        {name: value for name, value in rows[0].items() if name != "blind_from"}
+    ]
+    directory.close()
+    assert read_run(tmp_path).num_rows == 1
+
+
+def test_ctrl_c_ends_a_kernel_run_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    bench = prepare(Job(0, parse_case("relu:f32:2x5x3:c:uniform:1"), "replay", ("relu_torch",), "cpu"))
+    monkeypatch.setattr(execute, "call_twice", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        execute.run_kernel(bench, bench.op.kernel("relu_torch"))
+
+
+def read_v_abft(a: list[list[float]], b: list[list[float]], output: torch.Tensor) -> float | None:
+    op = get_op("matmul")
+    inputs = [torch.tensor(x, dtype=torch.float16) for x in (a, b)]
+    reference = make_reference(op, inputs, Contract(), tuple(output.shape))
+    reading: float | None = measure_output(op, "float16", output, reference, 2, None, inputs, None)["v_abft"]
+    return reading
+
+
+def test_reference_of_another_shape() -> None:
+    inputs = [torch.ones(2, 3), torch.ones(3, 1)]
+    with pytest.raises(BadReference, match=r"returns shape \(2, 1\); the op's output has \(2, 2\) here"):
+        make_reference(get_op("matmul"), inputs, Contract(), (2, 2))
+
+
+def test_scales_are_one_where_the_order_of_sums_changes_nothing() -> None:
+    """It is then read once, not twice."""
+    x = torch.ones(1, 2, 3)
+    relu = make_reference(get_op("relu"), [x], Contract(), (1, 2, 3))
+    assert relu.sequential_scale is relu.scale
+    softmax = make_reference(get_op("softmax"), [x], Contract(), (1, 2, 3))
+    assert bool((softmax.sequential_scale > softmax.scale).all())
+
+
+def test_v_abft_of_agreement_and_of_overflow() -> None:
+    b = [[1.0], [1.0]]
+    odd = [[math.nan, 1.0], [math.inf, 1.0], [2.0, 1.0]]
+    agreed = torch.tensor([[math.nan], [math.inf], [3.0]], dtype=torch.float16)
+    assert read_v_abft(odd, b, agreed) == 0.0
+    assert read_v_abft(odd, b, torch.tensor([[math.nan], [5.0], [3.0]], dtype=torch.float16)) == math.inf
+    large = [[60000.0, 60000.0]]
+    assert read_v_abft(large, b, torch.tensor([[math.inf]], dtype=torch.float16)) is None
+    assert read_v_abft(large, b, torch.tensor([[-math.inf]], dtype=torch.float16)) == math.inf
+    assert read_v_abft([[2.0, 1.0]], b, torch.tensor([[math.inf]], dtype=torch.float16)) == math.inf
+
+
+def test_commit_of_another_project_is_not_gonogos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GONOGO_COMMIT", raising=False)
+    package = tmp_path / "site-packages" / "gonogo" / "runners"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    monkeypatch.setattr(environment, "__file__", str(package / "environment.py"))
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path, check=True)
+    assert environment._read_commit() is None
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    assert (environment._read_commit() or "").endswith("+")

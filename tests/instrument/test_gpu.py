@@ -1,0 +1,131 @@
+"""The public functions on CUDA tensors against the same data on the host; run on a GPU, skipped elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_paths import SHAPES_OF_ERROR, assert_paths_agree, make_pair, smooth
+
+import gonogo
+from gonogo.errors import DeviceMismatch
+from gonogo.formats import FORMATS
+from gonogo.instrument.gauges import gauge_names
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+
+N = 2**20 + 7
+
+
+def to_cuda(array: np.ndarray, name: str):
+    signed = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}[array.itemsize]
+    return torch.from_numpy(array.view(signed)).cuda().view(getattr(torch, name))
+
+
+@pytest.mark.parametrize("make", SHAPES_OF_ERROR, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("same", [True, False], ids=["same", "float64"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_measure(name: str, same: bool, make) -> None:
+    actual, expected = make_pair(make, name, same, n=N)
+    found = gonogo.measure(to_cuda(actual, name), to_cuda(expected, name if same else "float64"), atol=1e-3)
+    assert_paths_agree(gonogo.measure(actual, expected, atol=1e-3), found)
+
+
+@pytest.mark.parametrize("gauge_name", gauge_names())
+@pytest.mark.parametrize("name", FORMATS)
+def test_read(name: str, gauge_name: str) -> None:
+    gauge = gonogo.gauge(gauge_name, **({"atol": 1e-3, "rtol": 1e-2} if gauge_name == "policy" else {}))
+    actual, expected = make_pair(smooth, name, same=False, n=N)
+    scale = np.abs(expected)
+    host = gonogo.read(actual, expected, gauge=gauge, scale=scale)
+    found = gonogo.read(
+        to_cuda(actual, name),
+        torch.from_numpy(expected).cuda(),
+        gauge=gauge,
+        scale=torch.from_numpy(scale).cuda(),
+    )
+    assert (host.worst, host.index) == (found.worst, found.index)
+    assert found.bias == pytest.approx(host.bias, rel=1e-9)
+
+
+def test_layouts() -> None:
+    expected = torch.randn(1100, 1200, dtype=torch.float64, device="cuda")
+    actual = (expected * 1.001).half()
+    scale = expected.abs()
+    for view in (
+        lambda x: x.t(),
+        lambda x: x[::2, 1::3],
+        lambda x: x[:, None, :].expand(1100, 2, 1200),
+        lambda x: x[3:, 5:],
+        lambda x: x[:, 7],
+    ):
+        found, host = (
+            gonogo.measure(view(actual), view(expected)),
+            gonogo.measure(view(actual).cpu(), view(expected).cpu()),
+        )
+        assert_paths_agree(host, found)
+        reading = gonogo.read(view(actual), view(expected), gauge="bound", scale=view(scale))
+        on_host = gonogo.read(view(actual).cpu(), view(expected).cpu(), gauge="bound", scale=view(scale).cpu())
+        assert (reading.worst, reading.index) == (on_host.worst, on_host.index)
+
+
+def test_one_transposed_operand() -> None:
+    expected = torch.randn(1500, 1400, dtype=torch.float64, device="cuda")
+    actual = (expected * 1.001).bfloat16().t().contiguous().t()
+    assert_paths_agree(gonogo.measure(actual.cpu(), expected.cpu()), gonogo.measure(actual, expected))
+
+
+def test_small_tensors_launch_at_most_three_kernels() -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    expected = torch.randn(1000, dtype=torch.float64, device="cuda")
+    actual = expected.half()
+    gonogo.measure(actual, expected)
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
+        gonogo.measure(actual, expected)
+        (expected + 1).sum()  # two kernels more, so that a trace that sees nothing fails
+        torch.cuda.synchronize()
+    on_gpu = [e.name for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    kernels = [name for name in on_gpu if not name.startswith(("Memcpy", "Memset"))]
+    assert 2 <= len(kernels) <= 3 + 2
+
+
+def test_extra_memory() -> None:
+    expected = torch.randn(2**26, device="cuda")
+    actual = expected * 1.001
+    gonogo.measure(actual, expected)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    gonogo.measure(actual, expected)
+    gonogo.measure(actual.view(-1, 1024)[:, ::2], expected.view(-1, 1024)[:, ::2])
+    assert torch.cuda.max_memory_allocated() - before <= 64 * 2**20
+
+
+def test_two_devices() -> None:
+    with pytest.raises(DeviceMismatch, match="arrays on two devices: actual on cuda:0, expected on cpu"):
+        gonogo.measure(torch.ones(3, device="cuda"), np.ones(3))
+
+
+@pytest.mark.parametrize("library", ["cupy", "jax"])
+def test_dlpack(library: str) -> None:
+    actual, expected = make_pair(smooth, "float32", same=True, n=N)
+    if library == "cupy":
+        cupy = pytest.importorskip("cupy")
+        arrays = cupy.asarray(actual), cupy.asarray(expected)
+    else:
+        jax = pytest.importorskip("jax")
+        arrays = jax.numpy.asarray(actual), jax.numpy.asarray(expected)
+    assert_paths_agree(gonogo.measure(actual, expected), gonogo.measure(*arrays))
+
+
+def test_error_scale_on_cuda() -> None:
+    def softmax(x):
+        e = torch.exp(x - x.amax(-1, keepdim=True))
+        return e / e.sum(-1, keepdim=True)
+
+    x = torch.randn(64, 300, dtype=torch.float16)
+    expected, scale = gonogo.error_scale(softmax, (x,))
+    on_gpu, scale_on_gpu = gonogo.error_scale(softmax, (x.cuda(),))
+    assert on_gpu.is_cuda
+    torch.testing.assert_close(on_gpu.cpu(), expected, rtol=1e-13, atol=0)
+    torch.testing.assert_close(scale_on_gpu.cpu(), scale, rtol=1e-12, atol=0)

@@ -1,0 +1,186 @@
+"""All paths on the same large data: counts, maxima, percentiles and ULPs to the bit, means to 1e-12."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from patterns import HOST_PATHS, NUMPY_DTYPES, align_arrays, on_device, triton_path
+from test_stats import MEANS
+
+import gonogo
+from gonogo.formats import FORMATS
+from gonogo.instrument import path_numpy, readings
+from gonogo.instrument.gauges import Size
+from gonogo.instrument.partials import EMPTY_BRACKET, Bracket
+from gonogo.instrument.stats import _measure_aligned, _scan_pieces
+
+N = 2**17 + 3  # past the size up to which everything is kept, and no multiple of a block
+Floats = np.ndarray
+
+
+def smooth(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    r = rng.standard_normal(n)
+    return r * (1 + 1e-3 * rng.standard_normal(n)), r
+
+
+def tied(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    r = rng.integers(-4, 5, n).astype(float)
+    return r + rng.choice([0.0, 0.5, 2.0], n, p=[0.495, 0.405, 0.1]), r
+
+
+def equal(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    r = rng.standard_normal(n).astype(np.float16).astype(float)
+    return r, r
+
+
+def rare(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    """All the error in one short stretch, where a sample hardly looks."""
+    r = np.ones(n)
+    a = r.copy()
+    a[n // 2 : n // 2 + n // 80] += np.linspace(0.1, 1, n // 80)
+    return a, r
+
+
+def special(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    a, r = smooth(rng, n)
+    odd = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-8, -1e-8, 1e5, -1e6]
+    r = np.where(rng.random(n) < 0.3, rng.choice(odd, n), r)
+    return np.where(rng.random(n) < 0.5, np.where(rng.random(n) < 0.3, rng.choice(odd, n), a), r), r
+
+
+def mostly_infinite(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    a, r = smooth(rng, n)
+    return np.where(rng.random(n) < 0.6, math.inf, a), r
+
+
+def tiny(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    """Errors so small that a bracket's width has no reciprocal; they show against a float64 reference only."""
+    return np.zeros(n), (rng.integers(1, 2**20, n) << 32).view(np.float64)
+
+
+SHAPES_OF_ERROR: list[Callable[[np.random.Generator, int], tuple[Floats, Floats]]] = [
+    smooth, tied, equal, rare, special, mostly_infinite, tiny,
+]  # fmt: skip
+
+
+def make_pair(make: Callable, name: str, same: bool, n: int = N) -> tuple[Floats, Floats]:
+    with np.errstate(all="ignore"):
+        actual, expected = make(np.random.default_rng(7), n)
+        return actual.astype(NUMPY_DTYPES[name]), expected.astype(NUMPY_DTYPES[name]) if same else expected
+
+
+def assert_paths_agree(oracle: gonogo.ErrorStats, found: gonogo.ErrorStats) -> None:
+    for field, value in oracle.to_dict().items():
+        got = getattr(found, field)
+        if field in MEANS and math.isfinite(value):
+            assert abs(got - value) <= 1e-12 * abs(value), field
+        else:
+            assert got == value, field
+
+
+@pytest.mark.parametrize("make", SHAPES_OF_ERROR, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("same", [True, False], ids=["same", "float64"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_stats(name: str, same: bool, make: Callable) -> None:
+    actual, expected = make_pair(make, name, same)
+    aligned = align_arrays(actual, expected)
+    oracle = _measure_aligned(aligned, path_numpy, 1e-3)
+    with np.errstate(all="ignore"):
+        errors = path_numpy.absolute_errors(actual.astype(float), expected.astype(float))
+        ordered = np.sort(errors)
+    if math.isfinite(ordered[-1]):
+        assert (oracle.p50_abs, oracle.p90_abs, oracle.p99_abs) == tuple(np.percentile(errors, [50, 90, 99]))
+    for path in HOST_PATHS.values():
+        assert_paths_agree(oracle, _measure_aligned(aligned, path, 1e-3))
+
+
+@pytest.mark.parametrize("make", SHAPES_OF_ERROR, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("name", "same"), [("float16", True), ("bfloat16", False), ("float8_e4m3fn", False)])
+def test_triton_stats(name: str, same: bool, make: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interpreted here, compiled on a GPU; every format is covered by the exact tests and by the gpu ones."""
+    actual, expected = make_pair(make, name, same)
+    aligned = align_arrays(actual, expected)
+    with triton_path(block=2**14) as path:
+        from gonogo.instrument import select_triton
+
+        monkeypatch.setattr(select_triton, "SAMPLE", 2**13)
+        monkeypatch.setattr(select_triton, "SMALL_SAMPLE", 2**9)
+        monkeypatch.setattr(select_triton, "THINNING", 4)
+        assert_paths_agree(
+            _measure_aligned(aligned, path_numpy, 1e-3), _measure_aligned(on_device(aligned), path, 1e-3)
+        )
+
+
+@pytest.mark.parametrize("gauge", ["absolute", "magnitude", "ulp", "bound", "policy"])
+@pytest.mark.parametrize("make", SHAPES_OF_ERROR, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("name", FORMATS)
+def test_readings(name: str, make: Callable, gauge: str) -> None:
+    actual, expected = make_pair(make, name, same=False, n=5000)
+    scale = np.abs(np.nan_to_num(expected, posinf=1, neginf=1)) * np.random.default_rng(0).choice(
+        [0, 1, 3], expected.shape
+    )
+    chosen = gonogo.gauge(gauge, **({"atol": 1e-3, "rtol": 1e-2} if gauge == "policy" else {}))
+    aligned = align_arrays(actual, expected, *([scale] if chosen.needs_scale else []))
+
+    def read(aligned: object, path: object) -> gonogo.Reading:
+        size = readings._measure_size(aligned, path) if chosen.needs_size else Size(0.0, 0.0)
+        unit = chosen.make_unit(FORMATS[name], size)
+        return readings._make_reading(chosen.name, aligned, readings._read_pieces(aligned, path, unit))
+
+    oracle = read(aligned, path_numpy)
+    found = [read(aligned, path) for path in HOST_PATHS.values()]
+    with triton_path(block=2**13) as path:
+        found.append(read(on_device(aligned), path))
+    for reading in found:
+        assert (reading.worst, reading.index, reading.count) == (oracle.worst, oracle.index, oracle.count)
+        # The signed sum cancels: its rounding is relative to the sum of magnitudes, of which worst is a part.
+        if math.isfinite(oracle.bias):
+            assert abs(reading.bias - oracle.bias) <= 1e-12 * oracle.worst * math.sqrt(oracle.count)
+        else:
+            assert reading.bias == oracle.bias
+
+
+def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    actual, expected = make_pair(smooth, "float32", same=False, n=2**21 + 5)
+    scale = np.abs(expected)
+    results = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("GONOGO_NUM_THREADS", threads)
+        results.append(
+            (gonogo.measure(actual, expected), gonogo.read(actual, expected, gauge="bound", scale=scale))
+        )
+    assert_paths_agree(results[0][0], results[1][0])
+    assert results[0][1].worst == results[1][1].worst
+    assert results[0][1].index == results[1][1].index
+
+
+def test_bad_scale_in_a_later_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONOGO_NUM_THREADS", "2")
+    ones, scale = np.ones(2**20 + 9), np.ones(2**20 + 9)
+    scale[2**20 - 5] = -1.0
+    with pytest.raises(gonogo.errors.BadScale, match=re.escape(f"is negative or NaN at ({2**20 - 5},)")):
+        gonogo.read(ones, ones, gauge="bound", scale=scale)
+
+
+@pytest.mark.parametrize(("bracket", "complete"), [
+    (Bracket(0.1, 0.1 * (1 + 2**-30), 1, 10_000), True),  # ends that differ from many errors in the low word only
+    (Bracket(0.1, 0.2, 1, 8), False),  # more inside than a program has room for
+])  # fmt: skip
+def test_triton_brackets(bracket: Bracket, complete: bool) -> None:
+    """Counts are right whatever the ends and however little is kept."""
+    errors = 0.1 * (1 + np.arange(-3000, 3000) * 2.0**-40)
+    aligned = align_arrays(errors, np.zeros_like(errors))
+    brackets = [bracket, EMPTY_BRACKET, EMPTY_BRACKET]
+    oracle = _scan_pieces(aligned, path_numpy, 0.0, brackets).caught[0]
+    with triton_path() as path:
+        found = _scan_pieces(on_device(aligned), path, 0.0, brackets).caught[0]
+        assert (found.below_low, found.below_high) == (oracle.below_low, oracle.below_high)
+        kept = np.sort(np.asarray(found.values))
+    assert (kept.size == found.below_high - found.below_low) == complete
+    assert np.isin(kept, errors).all()
+    if complete:
+        np.testing.assert_array_equal(kept, np.sort(oracle.values))

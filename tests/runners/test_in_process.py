@@ -1,0 +1,130 @@
+"""Inputs made ahead by threads, the same as made in turn; and a GPU that a kernel loses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import gonogo
+from gonogo.cases import FINITE, INTERPRETER, Case, make_inputs, plan_cases
+from gonogo.ops import get_op
+from gonogo.runners.in_process import AHEAD, MAKERS, make_ahead
+
+torch = pytest.importorskip("torch")
+
+
+def plan(count: int) -> list[Case]:
+    op = get_op("matmul")
+    return [case for case, _ in plan_cases(op, "float16", count, 0, distributions=FINITE, limit=INTERPRETER)]
+
+
+@pytest.mark.parametrize("count", [0, 1, AHEAD - 1, AHEAD, 3 * AHEAD])
+def test_inputs_are_those_made_in_turn(count: int) -> None:
+    cases, started = plan(count), []
+    make = partial(make_inputs, device="cpu", op=get_op("matmul"))
+    made = list(make_ahead(make, cases, lambda: started.append(threading.get_ident())))
+    assert len(made) == count
+    for inputs, case in zip(made, cases, strict=True):
+        assert all(torch.equal(ahead, now) for ahead, now in zip(inputs, make_inputs(case), strict=True))
+    assert len(set(started)) == len(started) <= MAKERS
+    assert threading.get_ident() not in started
+
+
+def test_order_does_not_depend_on_who_is_first() -> None:
+    """The first case is made only once the last of those ahead is."""
+    cases = plan(2 * AHEAD)
+    last = threading.Event()
+
+    def make(case: Case) -> str:
+        if case is cases[0]:
+            assert last.wait(60)
+        if case is cases[AHEAD - 1]:
+            last.set()
+        return case.id
+
+    assert list(make_ahead(make, cases)) == [case.id for case in cases]
+
+
+def test_leaving_early_ends_the_threads() -> None:
+    cases, before, begun = plan(4 * AHEAD), set(threading.enumerate()), []
+    left = threading.Event()
+
+    def make(case: Case) -> str:
+        begun.append(case)
+        return case.id
+
+    made = make_ahead(make, cases)
+    assert next(made) == cases[0].id
+
+    def leave() -> None:
+        made.close()  # type: ignore[attr-defined]
+        left.set()
+
+    threading.Thread(target=leave, daemon=True).start()
+    assert left.wait(60)
+    assert {thread for thread in threading.enumerate() if "ThreadPool" in thread.name} <= before
+    assert len(begun) <= AHEAD
+
+
+def test_what_a_maker_raises_comes_out_in_its_turn() -> None:
+    cases, before = plan(3 * AHEAD), set(threading.enumerate())
+
+    def make(case: Case) -> str:
+        if case is cases[AHEAD]:
+            raise MemoryError("no room for it")
+        return case.id
+
+    made = make_ahead(make, cases)
+    assert [next(made) for _ in range(AHEAD)] == [case.id for case in cases[:AHEAD]]
+    with pytest.raises(MemoryError, match="no room for it"):
+        next(made)
+    assert {thread for thread in threading.enumerate() if "ThreadPool" in thread.name} <= before
+
+
+def test_a_kernel_that_loses_the_gpu_is_no_go_and_nothing_runs_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = iter(range(10**6))
+
+    def fault(x: torch.Tensor) -> torch.Tensor:
+        if next(calls) > 20:
+            monkeypatch.setattr("gonogo.execution.outcome._is_gpu_lost", lambda device: True)
+            monkeypatch.setattr(
+                "gonogo.runners.in_process.make_inputs", None
+            )  # as on a GPU, nothing can be made any more
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return x.relu()
+
+    found = gonogo.verify(fault, "relu", dtypes="float32", device="cpu", strict=False)
+    (failed,) = found.failed
+    assert (found.decision, failed.verdict.reason, found.smallest) == ("no-go", "crashed", failed.case)
+    assert failed.case in str(found.notes)
+    assert len(found.verdicts) + len(found.unjudged) == 24
+    assert all("has lost the GPU to this process" in case.why for case in found.unjudged)
+
+
+LOSE_THE_GPU = """
+import sys, torch, gonogo
+sys.path.insert(0, sys.argv[1])
+from writes import writes_nowhere
+from gonogo.errors import NoGo
+try:
+    gonogo.verify(writes_nowhere, "relu", dtypes="float32")
+except NoGo as error:
+    print(error)
+"""
+
+
+@pytest.mark.gpu
+def test_a_gpu_that_is_lost(tmp_path: Path) -> None:
+    fault = Path(__file__).parent.parent / "more_ops" / "gpu_fault" / "triton.py"
+    (tmp_path / "writes.py").write_text(fault.read_text())
+    (tmp_path / "lose.py").write_text(LOSE_THE_GPU)
+    command = [sys.executable, str(tmp_path / "lose.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "no-go: crashed: " in done.stdout
+    assert "has lost the GPU to this process" in done.stdout

@@ -1,0 +1,89 @@
+"""The pool: what it hands out, what its workers are told, and when it gives up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gonogo.campaign import Limits, Plan, run_campaign
+from gonogo.errors import CampaignFailed, InputError, ReferenceFailed
+from gonogo.records import read_run
+from gonogo.runners.pool import READ_AHEAD, JobQueue
+
+MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
+
+
+def make_plan(op: str, cases: int = 1) -> Plan:
+    return Plan((op,), ("float32",), cases=cases, distributions=("uniform",), ops_folders=(MORE_OPS,))
+
+
+def test_queue_takes_back_more_than_it_reads_ahead() -> None:
+    plan = make_plan("calm", READ_AHEAD + 10)
+    queue = JobQueue(plan.jobs())
+    begun = [job for job in (queue.take(0), queue.take(1)) if job is not None]
+    taken = queue.take(0)
+    for job in begun:
+        queue.put(job)
+    numbers = set()
+    while taken is not None:
+        numbers.add(taken.number)
+        taken = queue.take(0)
+    assert numbers == set(range(plan.size))
+
+
+def test_workers_have_the_environment_of_their_own_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+    for value in (None, "0", "1", None):
+        if value is None:
+            monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+        else:
+            monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", value)
+        folder = tmp_path / str(len(said))
+        run_campaign(make_plan("tells"), folder, workers=1)
+        said += [row["detail"] for row in read_run(folder).to_pylist() if row["kernel"] == "tells_environment"]
+    told = [one.partition(" (")[0] for one in said]
+    assert told == [f"RuntimeError: {value}" for value in ("not set", "0", "1", "not set")]
+
+
+def test_memory_below_a_workers_own_size(tmp_path: Path) -> None:
+    with pytest.raises(CampaignFailed) as caught:
+        run_campaign(make_plan("calm"), tmp_path, limits=Limits(memory_bytes=2**20), workers=2)
+    said = str(caught.value)
+    assert said.startswith("a worker does not fit: 0.")
+    assert said.endswith("GiB resident, 0.000977 allowed before it has run a kernel. Allow more by --memory-gb")
+    assert read_run(tmp_path).num_rows == 0
+
+
+@pytest.mark.parametrize("limits", [{"timeout_s": 0.0}, {"timeout_s": float("nan")}, {"memory_bytes": 0}])
+def test_limits_are_above_zero(limits: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="it must be above 0"):
+        Limits(**limits)
+
+
+def test_mistake_in_a_reference_stops_the_campaign(tmp_path: Path) -> None:
+    with pytest.raises(ReferenceFailed) as caught:
+        run_campaign(make_plan("no_rule"), tmp_path, workers=1)
+    said = str(caught.value)
+    assert said.startswith("reference of op no_rule failed on no_rule:f32:")
+    assert "no error rule for aten.erfinv" in said
+    assert "\n" not in said
+    assert read_run(tmp_path).num_rows == 0
+
+
+def test_script_without_a_guard(tmp_path: Path) -> None:
+    """Workers import the script again; where that starts the campaign, none ever gets ready."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from gonogo.campaign import Plan, run_campaign\n"
+        f"run_campaign(Plan(('calm',), cases=1, ops_folders=({MORE_OPS!r},)), Path({str(tmp_path)!r}), workers=1)\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert "workers do not start: exit code 1. The usual cause is a script" in ended.stderr
+    assert 'start it under: if __name__ == "__main__":' in ended.stderr
