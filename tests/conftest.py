@@ -31,10 +31,10 @@ def no_ops_of_others() -> Iterator[None]:
     """Folders of ops that a module adds are gone after it: others count and list what comes with the package."""
     from gonogo import ops
 
-    before = list(ops.__path__)
+    before = list(ops.more_folders)
     yield
-    if list(ops.__path__) != before:
-        ops.__path__[:] = before
+    if ops.more_folders != before:
+        ops.more_folders[:] = before
         ops.get_op.cache_clear()
 
 

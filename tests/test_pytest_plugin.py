@@ -322,7 +322,7 @@ def test_records_of_many_processes(pytester: pytest.Pytester) -> None:
     found.stdout.fnmatch_lines([f"{candidates + controls + own} rows added to runs; {shared} were there already"])
     rows = read_run(pytester.path / "runs").to_pylist()
     assert {row["kernel"] for row in rows} == {
-        "relu_torch", "softmax_torch", "control:relu",
+        "relu_torch", "softmax_torch", "relu",
         *(f"candidate:test_records_of_many_processes.py::{name}" for name in (
             "test_relu/relu", "test_softmax/<lambda>", "test_again/<lambda>", "test_own_controls/relu")),
     }  # fmt: skip

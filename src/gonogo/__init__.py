@@ -14,9 +14,9 @@ if typing.TYPE_CHECKING:
     from gonogo.instrument.readings import read
     from gonogo.instrument.running_error import error_scale
     from gonogo.instrument.stats import measure
-    from gonogo.own_op import Op
     from gonogo.schema import Contract, ErrorStats, Reading
     from gonogo.user.checking import check
+    from gonogo.user.own_op import Op
     from gonogo.user.verification import verify
     from gonogo.verdict.verdicts import Verification
 
@@ -46,7 +46,7 @@ _HOMES = {
     "Format": "formats",
     "Gauge": "instrument.gauges",
     "NoGo": "errors",
-    "Op": "own_op",
+    "Op": "user.own_op",
     "Reading": "schema",
     "Verification": "verdict.verdicts",
     "check": "user.checking",

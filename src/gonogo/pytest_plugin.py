@@ -220,7 +220,7 @@ class Gauge:
 
     def _choose_record(self, kernel: Callable[..., Any]) -> dict[str, Any]:
         """Where to record a kernel, and by what name: two tests may well have a `<lambda>` each."""
-        from gonogo.own_op import name_function
+        from gonogo.user.own_op import name_function
 
         config = self._run.config
         if not config.option.gonogo_record:

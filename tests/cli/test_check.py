@@ -250,7 +250,7 @@ def add_op(folder: Path, name: str, reference: str) -> None:
 def test_a_reference_that_takes_too_long_is_no_fault_of_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops, "__path__", list(ops.__path__))
+    monkeypatch.setattr(ops, "more_folders", list(ops.more_folders))
     file = write(tmp_path, "import torch\n\ndef kernel(x):\n    return torch.relu(x)\n")
     add_op(tmp_path / "slow", "slow_relu", "while True: pass")
     add_op(tmp_path / "quick", "quick_relu", "return torch.relu(x)")

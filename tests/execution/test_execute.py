@@ -75,7 +75,9 @@ def test_ctrl_c_ends_a_kernel_run_by_hand(monkeypatch: pytest.MonkeyPatch) -> No
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    bench = prepare(Job(0, parse_case("relu:f32:2x5x3:c:uniform:1"), "replay", ("relu_torch",), "cpu"))
+    op = get_op("relu")
+    job = Job(0, parse_case("relu:f32:2x5x3:c:uniform:1"), "replay", op, (op.kernel("relu_torch"),), "cpu")
+    bench = prepare(job)
     monkeypatch.setattr(execute, "call_twice", interrupt)
     with pytest.raises(KeyboardInterrupt):
         execute.run_kernel(bench, bench.op.kernel("relu_torch"))

@@ -143,7 +143,7 @@ CONTROL = Kernel("odd_torch", "torch")
         (lambda: Input("x", "rows", kind="index"),
          "input x is an index: below must name the axis it points into"),
         (lambda: Kernel("odd", "jax"), "kernel odd: framework 'jax' is none of torch, triton, numpy"),
-        (lambda: Kernel("odd", "torch", "good"), "kernel odd: role 'good' is none of control, faulty"),
+        (lambda: Kernel("odd", "torch", "good"), "kernel odd: role 'good' is none of control, faulty, candidate"),
         (lambda: Kernel("odd", "torch", dtypes=("float8",)),
          "kernel odd: dtype 'float8' is none of float16, bfloat16, float32"),
     ],
@@ -157,7 +157,7 @@ def test_bad_data_is_refused(make: Callable[[], object], message: str) -> None:
 @pytest.fixture
 def own_ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for ops of a test alone."""
-    monkeypatch.setattr(gonogo.ops, "__path__", list(gonogo.ops.__path__))
+    monkeypatch.setattr(gonogo.ops, "more_folders", list(gonogo.ops.more_folders))
     return tmp_path
 
 
@@ -171,7 +171,7 @@ def test_own_op_must_have_a_name_of_its_own(own_ops: Path) -> None:
     with pytest.raises(InputError) as caught:
         add_folder(own_ops)
     assert str(caught.value) == f"{own_ops}: op softmax exists already; rename the folder and OP.name"
-    assert str(own_ops) not in gonogo.ops.__path__
+    assert str(own_ops) not in gonogo.ops.more_folders
 
 
 def test_folder_given_twice_is_no_clash(own_ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_folder_given_twice_is_no_clash(own_ops: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(own_ops)
     for folder in (own_ops, Path(), own_ops / "given_twice" / ".."):
         add_folder(folder)
-    assert gonogo.ops.__path__.count(str(own_ops)) == 1
+    assert gonogo.ops.more_folders.count(str(own_ops)) == 1
 
 
 def test_own_op_that_is_not_complete(own_ops: Path) -> None:

@@ -13,7 +13,7 @@ from gonogo.campaign import Plan
 from gonogo.cases import DESIGN, EXACT, FINITE, parse_case
 from gonogo.execution.bench import Job, prepare
 from gonogo.execution.execute import run_kernel
-from gonogo.ops import DTYPES, find_ops, op_names
+from gonogo.ops import DTYPES, find_ops, get_op, op_names
 from gonogo.records import read_description, read_run
 
 RECORDS = Path(__file__).parent.parent.parent / "records"
@@ -123,10 +123,10 @@ def test_ids_replay(name: str, gpu: pa.Table) -> None:
     finite &= pc.is_null(pc.field("detail"))  # where no element can be judged, a case is refused now
     recorded = gpu.filter(finite & (pc.field("kernel") == f"{name}_torch") & (pc.field("outcome") == "ok"))
     for row in recorded.take([0, recorded.num_rows // 2, recorded.num_rows - 1]).to_pylist():
-        case = parse_case(row["case"])
+        case, op = parse_case(row["case"]), get_op(name)
         assert (case.id, case.dtype, case.distribution) == (row["case"], row["dtype"], row["distribution"])
-        bench = prepare(Job(0, case, "replay", (row["kernel"],), "cpu"))
-        again = run_kernel(bench, bench.op.kernel(row["kernel"]))
+        bench = prepare(Job(0, case, "replay", op, (op.kernel(row["kernel"]),), "cpu"))
+        again = run_kernel(bench, op.kernel(row["kernel"]))
         assert (again["outcome"], again["shape"], again["count"]) == ("ok", row["shape"], row["count"])
         assert again["bound"] <= 2.0
 
@@ -137,7 +137,7 @@ def test_plans_replay(folder: Path) -> None:
     if described.get("design", 1) != DESIGN:
         pytest.skip(f"planned by an earlier design of cases than {DESIGN}; its ids replay")
     plan = Plan.from_dict(described)
-    planned = [(job.number, job.case.id, kernel) for job in plan.jobs() for kernel in job.kernels]
+    planned = [(job.number, job.case.id, kernel.name) for job in plan.jobs() for kernel in job.kernels]
     table = read_run(folder, ["number", "case", "kernel"])
     assert {tuple(row.values()) for row in table.to_pylist()} == set(planned)
     assert len(planned) == plan.count_rows() == table.num_rows

@@ -30,10 +30,10 @@ from gonogo.limits.lock import read_lock, write_lock
 from gonogo.limits.rules import rule
 from gonogo.limits.shipped import shipped_lock
 from gonogo.ops import Op, find_ops, get_op
-from gonogo.own_op import compute_in
 from gonogo.records import append_rows, load_columns, read_description, read_run
 from gonogo.schema import Contract
 from gonogo.user.calibration import measure_limit
+from gonogo.user.own_op import compute_in
 from gonogo.verdict.explain import Trial, list_patterns
 from gonogo.words import find_contract, name_contract
 
@@ -821,9 +821,9 @@ def test_controls_of_own_ops_are_recorded(tmp_path: Path) -> None:
     assert found.recorded.added == 10
     assert {(row["kernel"], row["role"], row["contract"]) for row in read_rows(tmp_path)} == {
         ("candidate:rmsnorm", "candidate", "float32+tf32"),
-        ("control:fast_rmsnorm", "control", "float32+tf32"),
-        ("control:<lambda>", "control", "float32+tf32"),
-        ("control:<lambda>_2", "control", "float32+tf32"),
+        ("fast_rmsnorm", "control", "float32+tf32"),
+        ("<lambda>", "control", "float32+tf32"),
+        ("<lambda>_2", "control", "float32+tf32"),
         ("my_rmsnorm_reference", "control", "float32"),
     }
 

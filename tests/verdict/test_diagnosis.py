@@ -258,7 +258,8 @@ def test_an_element_that_is_not_judged_is_not_shown() -> None:
     from gonogo.cases import parse_case
     from gonogo.execution.bench import Job, prepare
     from gonogo.execution.execute import find_worst
-    from gonogo.own_op import CANDIDATE, add_candidate
+    from gonogo.ops import AtHand
+    from gonogo.user.own_op import make_candidate
     from gonogo.words import find_contract
 
     x = torch.tensor([[300.0] * 8, [1.0] * 8], dtype=torch.float16)
@@ -266,11 +267,11 @@ def test_an_element_that_is_not_judged_is_not_shown() -> None:
         "energy", inputs={"x": "rows cols"}, output="rows", sizes={"rows": (2,), "cols": (8,)},
         reference=lambda x: (x * x).sum(-1) / 1000,
     )  # fmt: skip
-    source = add_candidate(op, lambda x: x[:, 0] * 0 + 7, find_contract("float16"))
-    job = Job(0, parse_case("energy:f16:2x8:c:uniform:0", op), "replay", (CANDIDATE,), "cpu")
-    bench = prepare(job, op=source, inputs=[x])
-    bench.outputs[CANDIDATE] = torch.tensor([torch.nan, 7.0], dtype=torch.float16)
-    assert [one["index"] for one in find_worst(bench, source.kernel(CANDIDATE), 9)] == [[1]]
+    kernel = make_candidate(op, AtHand(lambda x: x[:, 0] * 0 + 7), find_contract("float16"))
+    job = Job(0, parse_case("energy:f16:2x8:c:uniform:0", op), "replay", op, (kernel,), "cpu")
+    bench = prepare(job, inputs=[x])
+    bench.outputs[kernel.name] = torch.tensor([torch.nan, 7.0], dtype=torch.float16)
+    assert [one["index"] for one in find_worst(bench, kernel, 9)] == [[1]]
 
 
 @pytest.mark.parametrize(
@@ -335,8 +336,9 @@ def test_cases_that_passed_must_pass_there_too(tmp_path: Path) -> None:
 def test_the_limit_of_a_given_lock_is_asked(tmp_path: Path) -> None:
     """The lock's float16 is tighter than this error, which the deterministic bound of float16 would let pass."""
     from gonogo.limits.shipped import choose_limit
-    from gonogo.own_op import add_candidate
+    from gonogo.ops import AtHand
     from gonogo.runners.in_process import InProcess
+    from gonogo.user.own_op import make_candidate
     from gonogo.verdict.diagnosis import explain_failure
     from gonogo.verdict.referee import Referee
     from gonogo.words import find_contract
@@ -351,8 +353,8 @@ def test_the_limit_of_a_given_lock_is_asked(tmp_path: Path) -> None:
         square = make_square(reading)
         found = gonogo.verify(square, op, dtypes="float32", lock=lock, **SETTINGS)
         assert found.failed
-        runner = InProcess(add_candidate(op, square, declared), "cpu")
-        referee = Referee(runner, choose_limit(op, declared, lock=lock))
+        candidate = make_candidate(op, AtHand(square), declared)
+        referee = Referee(InProcess(op, "cpu"), candidate, choose_limit(op, declared, lock=lock))
         assert explain_failure(found, referee, declared, lock=lock).holds_under == locked
         assert explain_failure(found, referee, declared).holds_under == shipped
 

@@ -56,11 +56,11 @@ def _probe_cases(audit: Audit, tolerance: Tolerance, op: Op, cases: int, *, live
     from gonogo.execution.bench import Job, prepare
     from gonogo.execution.execute import find_twin
 
-    names = tuple(kernel.name for kernel in op.kernels if audit.dtype in kernel.dtypes)
+    kernels = tuple(kernel for kernel in op.kernels if audit.dtype in kernel.dtypes)
     judged: list[Judged] = []
     planned = plan_cases(op, audit.dtype, cases, 0, distributions=FINITE, limit=INTERPRETER)
     for number, (case, strategy) in enumerate(planned):
-        bench = prepare(Job(number, case, strategy, names, "cpu"))
+        bench = prepare(Job(number, case, strategy, op, kernels, "cpu"))
         twin = find_twin(bench, bench.op.kernels[0])
         probe_case(audit, tolerance, bench, twin)
         if live:

@@ -70,10 +70,10 @@ def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterat
 
     expected = bench.reference(Contract()).expected
     case = bench.job.case
-    for name in order_kernels(bench.op, case.dtype, case.axis_sizes(bench.op)):
+    for kernel in order_kernels(bench.op, case.dtype, case.axis_sizes(bench.op)):
         with np.errstate(all="ignore"):  # Triton's interpreter computes by NumPy, and faults overflow
-            row = run_kernel(bench, bench.op.kernel(name))
-        output = bench.outputs[name]
+            row = run_kernel(bench, kernel)
+        output = bench.outputs[kernel.name]
         reading = None if output is None else tolerance.read(bench, output, expected, twin)
         yield row, row["outcome"] in ALWAYS_SEEN or (reading is not None and reading > 1)
 

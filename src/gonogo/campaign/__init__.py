@@ -88,7 +88,7 @@ def _run(
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from None
     total, rows_done, outcomes = plan.count_rows(), len(done), dict[str, int]()
-    pool = Pool(workers or count_workers(plan.device), limits, plan.ops_folders)
+    pool = Pool(workers or count_workers(plan.device), limits)
     progress = Progress(rows_done, total, outcomes)
     try:
         for rows in pool.run(plan.jobs(done)):

@@ -27,7 +27,7 @@ from gonogo.cases import (
 from gonogo.errors import InputError
 from gonogo.execution.bench import Job
 from gonogo.execution.execute import order_kernels
-from gonogo.ops import DTYPES, Op, add_folder, find_ops, get_op
+from gonogo.ops import DTYPES, Kernel, Op, add_folder, find_ops, get_op
 
 SEEDS = 2**63 // CASES_PER_SEED
 """A case's seed is kept in 63 bits."""
@@ -128,22 +128,22 @@ class Plan:
             )  # fmt: skip
         return self._designs[op.name, dtype].get(turn)
 
-    def _kernels(self, number: int) -> tuple[str, ...]:
+    def _kernels(self, number: int) -> tuple[Kernel, ...]:
         op, dtype, turn = self._place(number)
-        names = order_kernels(op, dtype, self._case(number)[0].axis_sizes(op))
+        kernels = order_kernels(op, dtype, self._case(number)[0].axis_sizes(op))
         if pick(f"{self.seed}/{op.name}/{dtype}/{turn}/faulty", self.faulty_every):
-            return tuple(name for name in names if op.kernel(name).role == "control")
-        return names
+            return tuple(kernel for kernel in kernels if kernel.role == "control")
+        return kernels
 
     def jobs(self, done: Mapping[tuple[int, str], str] = MappingProxyType({})) -> Iterator[Job]:
         """Jobs by number, without what is `done`: (number of the case, kernel) → outcome."""
         for number in range(self.size):
             planned = self._kernels(number)
-            kernels = tuple(name for name in planned if (number, name) not in done)
+            kernels = tuple(kernel for kernel in planned if (number, kernel.name) not in done)
             if kernels:
                 case, strategy = self._case(number)
-                gave_nothing = tuple(name for name in planned if done.get((number, name)) in ENDED_A_WORKER)
-                yield Job(number, case, strategy, kernels, self.device, gave_nothing)
+                ended = [kernel.name for kernel in planned if done.get((number, kernel.name)) in ENDED_A_WORKER]
+                yield Job(number, case, strategy, self._place(number)[0], kernels, self.device, tuple(ended))
 
 
 def _check_names(what: str, names: Collection[str], known: Collection[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from importlib import import_module
 from pathlib import Path
 from textwrap import indent
 
@@ -16,7 +15,7 @@ from gonogo.cli._completion import complete_op
 from gonogo.cli._parse import show_examples
 from gonogo.cli._tables import make_console, print_json
 from gonogo.errors import InputError
-from gonogo.ops import Input, Op, add_folder, get_op, op_names
+from gonogo.ops import InFolder, Input, Op, add_folder, get_op, import_op, op_names
 from gonogo.words import find_op
 
 KINDS = {"values": "", "index": " (integers below {below})", "int8": " (int8)", "scale": " (factors above 0)"}
@@ -79,13 +78,15 @@ def _tell_input(given: Input) -> str:
 
 
 def _read_description(op: Op) -> str:
-    told = " ".join((import_module(f"gonogo.ops.{op.name}").__doc__ or "").split())
+    assert isinstance(op.reference, InFolder)
+    told = " ".join((import_op(op.reference.home, op.name).__doc__ or "").split())
     return told.removeprefix(f"{op.name}: ")
 
 
 def _read_reference(op: Op) -> str:
     """Code of the reference, without docstring and imports of its module; read, for torch may not be there."""
-    path = Path(str(import_module(f"gonogo.ops.{op.name}").__file__)).with_name("reference.py")
+    assert isinstance(op.reference, InFolder)
+    path = op.reference.path
     try:
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)

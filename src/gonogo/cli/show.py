@@ -49,7 +49,7 @@ def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Pat
     place = find_device(device)
     set_switches(place)
     configure_torch()
-    bench = prepare(Job(0, case, "replay", (kernel,), place))
+    bench = prepare(Job(0, case, "replay", op, (op.kernel(kernel),), place))
     row = run_kernel(bench, op.kernel(kernel))
     elements = find_worst(bench, op.kernel(kernel), worst)
     if as_json:

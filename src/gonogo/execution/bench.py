@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
 from gonogo.cases import Case, make_inputs
 from gonogo.errors import ReferenceFailed
 from gonogo.execution.measurement import Reference, make_reference
-from gonogo.ops import Op, get_op
+from gonogo.ops import Kernel, Op
 from gonogo.policies import Twin
 from gonogo.schema import Contract
 
@@ -23,12 +23,11 @@ class Job:
     number: int
     case: Case
     strategy: str
-    kernels: tuple[str, ...]
+    op: Op
+    kernels: tuple[Kernel, ...]
     device: str
     gave_nothing: tuple[str, ...] = ()
-    """Kernels that ended a worker on this case; none is run again for the others to be compared with."""
-    op: str | None = None
-    """Folder of an op that stands in for the one in the case's id."""
+    """Names of kernels that ended a worker on this case; none is run again for the others to be compared with."""
     worst: int = 0
     """How many of its worst elements to put into a row, beside what is recorded."""
     bounds_only: bool = False
@@ -36,22 +35,17 @@ class Job:
     settled: float = -math.inf
     """A bound reading up to this is go without a deterministic one beside it."""
 
-    def load_op(self) -> Op:
-        """The op from its folder, by the name the case has for it."""
-        return replace(get_op(self.op), name=self.case.op) if self.op else get_op(self.case.op)
-
 
 @dataclass
 class Bench:
     """A case set up."""
 
     job: Job
-    op: Op
     inputs: list[torch.Tensor]
     pristine: list[torch.Tensor]
     announce: Callable[[str], None]
     """Told every kernel before it runs."""
-    keep_error: Callable[[str, BaseException], None] = lambda kernel, error: None
+    keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None
     """Told what a kernel raised."""
     references: dict[Contract, Reference] = field(default_factory=dict)
     outputs: dict[str, torch.Tensor | None] = field(default_factory=dict)
@@ -59,6 +53,11 @@ class Bench:
     twins: dict[str, Twin | None] = field(default_factory=dict)
     strays: int = 0
     """Elements that the last kernel wrote outside of what it had allocated."""
+
+    @property
+    def op(self) -> Op:
+        """Whose case it is."""
+        return self.job.op
 
     def reference(self, contract: Contract) -> Reference:
         """Expected output and scales for a contract, computed once."""
@@ -87,15 +86,13 @@ def prepare(
     job: Job,
     announce: Callable[[str], None] = lambda kernel: None,
     *,
-    op: Op | None = None,
     inputs: list[torch.Tensor] | None = None,
-    keep_error: Callable[[str, BaseException], None] = lambda kernel, error: None,
+    keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
 ) -> Bench:
-    """Inputs, unless at hand, and the reference of the default contract; of an op at hand, or of its folder."""
-    op = op or job.load_op()
-    inputs = inputs or make_inputs(job.case, job.device, op)
+    """Inputs, unless at hand, and the reference of the default contract."""
+    inputs = inputs or make_inputs(job.case, job.device, job.op)
     # The copies are in memory of their own; the layout stays with the inputs.
-    bench = Bench(job, op, inputs, [x.contiguous().clone() for x in inputs], announce, keep_error)
+    bench = Bench(job, inputs, [x.contiguous().clone() for x in inputs], announce, keep_error)
     bench.outputs |= dict.fromkeys(job.gave_nothing)
     reference = bench.reference(Contract())
     if job.settled == -math.inf:

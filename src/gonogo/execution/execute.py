@@ -36,22 +36,20 @@ def run_job(
     job: Job,
     announce: Callable[[str], None],
     *,
-    op: Op | None = None,
     inputs: list[torch.Tensor] | None = None,
-    keep_error: Callable[[str, BaseException], None] = lambda kernel, error: None,
+    keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
 ) -> Iterator[Row]:
     """Rows of a case, kernel by kernel; `announce` is told each before it runs, `keep_error` what it raised."""
-    bench = prepare(job, announce, op=op, inputs=inputs, keep_error=keep_error)
-    for name in job.kernels:
-        announce(name)
-        kernel = bench.op.kernel(name)
+    bench = prepare(job, announce, inputs=inputs, keep_error=keep_error)
+    for kernel in job.kernels:
+        announce(kernel.name)
         row = run_kernel(bench, kernel)
         yield row | {"worst": find_worst(bench, kernel, job.worst)} if job.worst else row
 
 
 def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     """Call a kernel twice on the case and record all there is to say."""
-    described = describe(bench.job, bench.op, kernel)
+    described = describe(bench.job, kernel)
     row = described.copy()
     bench.outputs.setdefault(kernel.name, None)
     interpreted = bench.job.device == "cpu" and kernel.framework == "triton"
@@ -59,7 +57,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
         return row | {"outcome": "refused", "detail": REFUSED_BY_INTERPRETER[bench.job.case.dtype]}
     launches = Launches(bench.job.device, REFUSED_BY_INTERPRETER.get(bench.job.case.dtype))
     try:
-        function = bench.op.load_kernel(kernel.name)
+        function = kernel.load()
         first, again, elapsed = launches.watch(lambda: call_twice(function, kernel, bench))
     except KeyboardInterrupt:  # a worker ignores the signal, so it is the user's, who runs this by hand
         raise
@@ -69,7 +67,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
         bench.restore_inputs()
         return row | {"framework": "triton", "outcome": "refused", "detail": str(refusal)}
     except BaseException as error:  # noqa: BLE001  the one place where a kernel may do what it likes
-        bench.keep_error(kernel.name, error)
+        bench.keep_error(kernel, error)
         row |= explain(error, bench.job.device)
         if row["outcome"] != "crashed":
             bench.restore_inputs()
@@ -96,9 +94,10 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
     return row | {"outcome": outcome, "detail": detail}
 
 
-def describe(job: Job, op: Op, kernel: Kernel) -> Row:
+def describe(job: Job, kernel: Kernel) -> Row:
     """The columns that are known before anything has run."""
-    case, sizes = job.case, job.case.axis_sizes(op)
+    op, case = job.op, job.case
+    sizes = case.axis_sizes(op)
     return {
         "number": job.number, "case": case.id, "op": op.name, "dtype": case.dtype,
         "shape": "x".join(map(str, case.sizes)), "layout": case.layout, "distribution": case.distribution,
@@ -111,11 +110,11 @@ def describe(job: Job, op: Op, kernel: Kernel) -> Row:
 
 
 def _compare(bench: Bench, kernel: Kernel, output: torch.Tensor) -> Row:
-    """Bits and signal against the control a faulty kernel names; a control is held against the op's first."""
+    """Bits and signal against the control that a kernel names; a control is held against the op's first."""
     dtype = bench.job.case.dtype
     first = next(k for k in bench.op.kernels if k.role == "control").name
     against = kernel.calibrate_against or first
-    if kernel.role == "faulty" and _control_output(bench, against, kernel) is None:
+    if kernel.role != "control" and _control_output(bench, against, kernel) is None:
         against = first  # the one it names does not run here
     if against == kernel.name:
         return {}
@@ -190,13 +189,12 @@ def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Row]:
     return elements
 
 
-def order_kernels(op: Op, dtype: str, sizes: Mapping[str, int]) -> tuple[str, ...]:
+def order_kernels(op: Op, dtype: str, sizes: Mapping[str, int]) -> tuple[Kernel, ...]:
     """Kernels that take a dtype and sizes, controls first: the others are compared with them."""
     usable = [kernel for kernel in op.kernels if kernel.takes(dtype, sizes)]
-    return tuple(kernel.name for kernel in sorted(usable, key=lambda kernel: kernel.role != "control"))
+    return tuple(sorted(usable, key=lambda kernel: kernel.role != "control"))
 
 
-def make_rows(job: Job, names: Sequence[str], outcome: str, detail: str) -> list[Row]:
+def make_rows(job: Job, kernels: Sequence[Kernel], outcome: str, detail: str) -> list[Row]:
     """Rows of kernels whose worker did not live to tell."""
-    op = job.load_op()
-    return [describe(job, op, op.kernel(name)) | {"outcome": outcome, "detail": detail} for name in names]
+    return [describe(job, kernel) | {"outcome": outcome, "detail": detail} for kernel in kernels]

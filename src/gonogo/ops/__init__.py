@@ -9,18 +9,24 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 from gonogo.errors import InputError, UnknownOp
 from gonogo.ops._op import DTYPES, Framework, Input, Kernel, Op
+from gonogo.ops._source import AtHand, InFile, InFolder, Source, import_op
 
-__all__ = ["DTYPES", "Framework", "Input", "Kernel", "Op", "add_folder", "find_ops", "get_op", "op_names"]
+__all__ = [
+    "DTYPES", "AtHand", "Framework", "InFile", "InFolder", "Input", "Kernel", "Op", "Source", "add_folder",
+    "find_ops", "get_op", "import_op", "op_names",
+]  # fmt: skip
+
+more_folders: list[str] = []
+"""Folders of ops beside the package's."""
 
 
 def op_names() -> tuple[str, ...]:
     """Names of all ops, sorted."""
-    return _list_names(__path__)
+    return _list_names([*__path__, *more_folders])
 
 
 def _list_names(folders: Sequence[str]) -> tuple[str, ...]:
@@ -32,10 +38,11 @@ def get_op(name: str) -> Op:
     """The op called `name`."""
     if name not in op_names():
         raise UnknownOp(name, op_names())
-    op = getattr(import_module(f"{__name__}.{name}"), "OP", None)
+    home = next((folder for folder in more_folders if name in _list_names([folder])), None)
+    op = getattr(import_op(home, name), "OP", None)
     if not isinstance(op, Op) or op.name != name:
         raise InputError(f"folder ops/{name}: OP must be an Op of that name, not {op!r}")
-    return op
+    return op.settle_in(home)
 
 
 def find_ops(names: Sequence[str] = ()) -> list[Op]:
@@ -48,10 +55,10 @@ def add_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder of ops")
     path = str(folder.resolve())
-    if path in __path__:
+    if path in more_folders:
         return
     known = op_names()
     for name in _list_names([path]):
         if name in known:
             raise InputError(f"{folder}: op {name} exists already; rename the folder and OP.name")
-    __path__.append(path)
+    more_folders.append(path)

@@ -9,16 +9,16 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gonogo.errors import InputError
+from gonogo.ops._source import InFolder, Source
 from gonogo.schema import Contract
 
 DTYPES = ("float16", "bfloat16", "float32")
 Framework = Literal["torch", "triton", "numpy"]
-Role = Literal["control", "faulty"]
+Role = Literal["control", "faulty", "candidate"]
 Kind = Literal["values", "index", "int8", "scale"]
 
 
@@ -44,22 +44,24 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One implementation of an op: the function of its name in the folder's module of its framework."""
+    """One implementation of an op."""
 
     name: str
     framework: Framework
     role: Role = "control"
-    """Held to be correct, or carrying a known bug."""
+    """Held to be correct, carrying a known bug, or a user's, of which nothing is known."""
     contract: Contract = field(default=Contract())
     in_dtype: bool = False
     """Whether it accumulates in the dtype of its inputs, whatever that is."""
     calibrate_against: str | None = None
-    """The control of the same op that a faulty kernel is compared with."""
+    """The control of the same op that another kernel is compared with."""
     current: Mapping[str, float] = field(default_factory=dict)
     """Hand-picked atol of the published corpus, by dtype."""
     dtypes: tuple[str, ...] = DTYPES
     at_most: Mapping[str, int] = field(default_factory=dict)
     """Largest size that it takes of an axis, where it does not take all that the op promises."""
+    source: Source | None = None
+    """Where its function is from; None in an op's own folder, until the op is found there by its name."""
 
     def __post_init__(self) -> None:
         _check_known(f"kernel {self.name}", "role", self.role, get_args(Role))
@@ -75,10 +77,16 @@ class Kernel:
         """What it promises for inputs of `dtype`."""
         return replace(self.contract, accumulate=dtype) if self.in_dtype else self.contract
 
+    def load(self) -> Callable[..., Any]:
+        """The function: inputs, in order → output. Imports its framework."""
+        if self.source is None:
+            raise InputError(f"kernel {self.name} has no source: take its op by gonogo.ops.get_op")
+        return self.source.load()
+
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An operator. `name` is also its folder under gonogo/ops."""
+    """An operator."""
 
     name: str
     inputs: tuple[Input, ...]
@@ -103,6 +111,8 @@ class Op:
     """Axes that its work is the product of: one that counts twice is named twice. Empty for all axes, once each."""
     sums_of_products: bool = False
     """Whether small integers make every intermediate exact, so that the only right answer is the exact one."""
+    reference: Source | None = None
+    """Where its float64 reference is from; None in its own folder, until it is found there by its name."""
 
     def __post_init__(self) -> None:
         used = set(self.axes)
@@ -146,30 +156,36 @@ class Op:
                 return kernel
         raise InputError(f"op {self.name} has no kernel {name!r}; it has {', '.join(k.name for k in self.kernels)}")
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a user's, and in no folder."""
+        return not isinstance(self.reference, InFolder)
+
     def load_reference(self) -> Callable[..., Any]:
         """The float64 reference: a function of the inputs, in order, in primitive torch ops."""
-        reference: Callable[..., Any] = import_module(f"gonogo.ops.{self.name}.reference").reference
-        return reference
+        if self.reference is None:
+            raise InputError(f"op {self.name} has no reference: take it by gonogo.ops.get_op")
+        return self.reference.load()
 
     def load_kernel(self, name: str) -> Callable[..., Any]:
         """The function of a kernel: inputs, in order → output. Imports its framework."""
-        path = self._find_file(name)
-        module = import_module(f"gonogo.ops.{self.name}.{path.stem}")
-        if not hasattr(module, name):
-            raise InputError(f"kernel {name}: {path} has no function of that name")
-        function: Callable[..., Any] = getattr(module, name)
-        return function
+        return self.kernel(name).load()
 
     def describe_kernel(self, name: str) -> str:
         """First line of the docstring of a kernel: what it does, or its bug and where that shows."""
-        return _read_docstrings(self._find_file(name)).get(name, "").partition("\n")[0]
+        source = self.kernel(name).source
+        if not isinstance(source, InFolder):
+            return ""
+        return _read_docstrings(source.find_file()).get(name, "").partition("\n")[0]
 
-    def _find_file(self, name: str) -> Path:
-        package = import_module(f"gonogo.ops.{self.name}")
-        path = Path(str(package.__file__)).with_name(f"{self.kernel(name).framework}.py")
-        if not path.exists():
-            raise InputError(f"kernel {name}: there is no {path}, which should have a function of that name")
-        return path
+    def settle_in(self, home: str | None) -> Op:
+        """The same, its functions in the folder of its name in `home`."""
+        kernels = [
+            replace(kernel, source=InFolder(home, self.name, kernel.framework, kernel.name))
+            for kernel in self.kernels
+        ]
+        reference = InFolder(home, self.name, "reference", "reference")
+        return replace(self, kernels=tuple(kernels), reference=reference)
 
 
 def _check_known(whose: str, what: str, value: str, known: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gonogo.cases import Case, Planned, make_inputs
-from gonogo.own_op import CANDIDATE, OwnOp
+from gonogo.ops import Kernel, Op
 from gonogo.schema import Row
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _try_inputs(case: Case, device: str, op: OwnOp) -> list[torch.Tensor] | None:
+def _try_inputs(case: Case, device: str, op: Op) -> list[torch.Tensor] | None:
     """The inputs of a case; None where rows far apart find no room: others may use the GPU, too."""
     import torch
 
@@ -78,7 +78,7 @@ def _try_inputs(case: Case, device: str, op: OwnOp) -> list[torch.Tensor] | None
 class InProcess:
     """Runs kernels here."""
 
-    op: OwnOp
+    op: Op
     device: str
     bounds_only: bool = False
     """Whether rows are for verdicts alone, and not for a record."""
@@ -89,12 +89,12 @@ class InProcess:
     lost: list[str] = field(default_factory=list, repr=False)
     """The case on which a kernel read or wrote where no memory is: nothing runs on the GPU from here on."""
 
-    def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
+    def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Row]]:
         """Rows of each case, of those kernels that take its dtype."""
         return list(self.run_each(planned, kernels, worst=worst))
 
     def run_each(
-        self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0
+        self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0
     ) -> Iterator[list[Row]]:
         """The same, as they come."""
         from gonogo.execution.bench import Job
@@ -103,20 +103,18 @@ class InProcess:
         made = self._make_inputs([case for case, _ in planned])
         for number, (case, strategy) in enumerate(planned):
             inputs = None if self.lost else next(made)
-            usable = tuple(name for name in kernels if case.dtype in self.op.kernel(name).dtypes)
+            usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
             job = Job(
-                number, case, strategy, usable, self.device, worst=worst, bounds_only=self.bounds_only,
+                number, case, strategy, self.op, usable, self.device, worst=worst, bounds_only=self.bounds_only,
                 settled=self.settled,
             )  # fmt: skip
             if inputs is None:
-                facts = [describe(job, self.op, self.op.kernel(name)) for name in usable]
+                facts = [describe(job, kernel) for kernel in usable]
                 why = LOST.format(self.lost[0]) if self.lost else NO_ROOM
                 yield [fact | {"outcome": "refused", "detail": why} for fact in facts]
                 continue
             with _one_thread() if self.device == "cuda" else nullcontext():
-                rows = list(
-                    run_job(job, lambda kernel: None, op=self.op, inputs=inputs, keep_error=self._keep_error)
-                )
+                rows = list(run_job(job, lambda kernel: None, inputs=inputs, keep_error=self._keep_error))
             if any(row["outcome"] == "crashed" for row in rows):
                 self.lost.append(case.id)
             elif "far" in case.layout:
@@ -126,8 +124,8 @@ class InProcess:
                 empty_cache()  # gigabytes that nothing else here would use
             yield rows
 
-    def _keep_error(self, kernel: str, error: BaseException) -> None:
-        if kernel == CANDIDATE and not self.raised:
+    def _keep_error(self, kernel: Kernel, error: BaseException) -> None:
+        if kernel.role == "candidate" and not self.raised:
             self.raised.append(error)
 
     def _make_inputs(self, cases: Sequence[Case]) -> Iterator[list[torch.Tensor] | None]:

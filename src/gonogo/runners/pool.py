@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -87,10 +87,10 @@ class JobQueue:
 class Worker:
     """A process and what it is doing."""
 
-    def __init__(self, context: Any, ops_folders: Sequence[str], gpu_memory_share: float) -> None:
+    def __init__(self, context: Any, gpu_memory_share: float) -> None:
         self.pipe, theirs = context.Pipe()
         self.transcript = Transcript()
-        given = (theirs, list(ops_folders), gpu_memory_share, read_switches(), self.transcript.path)
+        given = (theirs, gpu_memory_share, read_switches(), self.transcript.path)
         self.process = context.Process(target=work, args=given, daemon=True)
         self.process.start()
         theirs.close()
@@ -126,9 +126,8 @@ class Worker:
 class Pool:
     """So many workers, kept alive."""
 
-    def __init__(self, workers: int, limits: Limits, ops_folders: Sequence[str] = ()) -> None:
+    def __init__(self, workers: int, limits: Limits) -> None:
         self.limits = limits
-        self.ops_folders = tuple(ops_folders)
         self.gpu_memory_share = 0.9 / workers
         self._failed_starts = 0
         self._context = multiprocessing.get_context("forkserver")
@@ -136,7 +135,7 @@ class Pool:
         self._workers = [self._make_worker() for _ in range(workers)]
 
     def _make_worker(self) -> Worker:
-        return Worker(self._context, self.ops_folders, self.gpu_memory_share)
+        return Worker(self._context, self.gpu_memory_share)
 
     def run(self, jobs: Iterator[Job]) -> Iterator[list[Row]]:
         """All rows of each case, as cases complete."""
@@ -244,9 +243,9 @@ class Pool:
         lost = kernel
         if kernel is None and rows[-1]["outcome"] == "crashed":
             lost = rows[-1]["kernel"]
-        elif kernel is not None and kernel == job.kernels[len(rows)]:  # else a control, run for a comparison only
+        elif kernel is not None and kernel == job.kernels[len(rows)].name:  # else a control, to compare with
             said = {"printed": printed} if printed else {}
-            rows = rows + [row | said for row in make_rows(job, [kernel], outcome, detail)]
+            rows = rows + [row | said for row in make_rows(job, [job.kernels[len(rows)]], outcome, detail)]
         rest = job.kernels[len(rows) :]
         gave_nothing = job.gave_nothing if lost is None else (*job.gave_nothing, lost)
         yield job.number, rows, replace(job, kernels=rest, gave_nothing=gave_nothing) if rest else None

@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from gonogo.errors import BadKernelFile, ReferenceFailed
 from gonogo.execution.bench import Job
@@ -19,7 +18,6 @@ from gonogo.runners.printed import Printed
 
 def work(
     pipe: Connection,
-    ops_folders: list[str],
     gpu_memory_share: float,
     switches: Mapping[str, str | None],
     transcript: str,
@@ -28,10 +26,6 @@ def work(
     _detach()
     printed = Printed(transcript)
     _set_environment(switches)
-    from gonogo.ops import add_folder
-
-    for folder in ops_folders:
-        add_folder(Path(folder))
     configure_torch()
     _limit_gpu_memory(gpu_memory_share)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):

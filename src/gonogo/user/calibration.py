@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,9 @@ from gonogo.formats import get_format
 from gonogo.limits import Limit, make_limit
 from gonogo.limits.rules import rule
 from gonogo.limits.shipped import FoundLimit, check_limit
-from gonogo.ops import DTYPES, Kernel, Op
-from gonogo.own_op import OwnOp, add_candidate, compute_in, name_controls, name_function
+from gonogo.ops import DTYPES, AtHand, Kernel, Op
 from gonogo.schema import Contract, Row
+from gonogo.user.own_op import compute_in, make_controls, name_function
 from gonogo.words import find_op, need_torch
 
 GIVE_CONTROLS = "Give correct kernels to measure it on: controls=[...]"
@@ -51,7 +50,7 @@ def measure_limit(
     place = find_device(device)
     source, kernels, made_from = _find_controls(op, contract, controls)
     # The package's own are known from its records, where some read above the first-order bound.
-    checked = [kernel.name for kernel in kernels] if isinstance(source, OwnOp) else []
+    checked = [kernel for kernel in kernels if isinstance(kernel.source, AtHand)]
     missing = f"no limit for {source.name}, contract {contract.describe()}"
     size = ON_GPU if place == "cuda" else ON_CPU
     readings: list[float] = []
@@ -59,8 +58,8 @@ def measure_limit(
         usable = [k for k in kernels if dtype in k.dtypes and k.contract_for(dtype) == contract]
         count = cases if usable else 0
         for case, _ in plan_cases(source, dtype, count, seed, distributions=FINITE, limit=size):
-            job = Job(0, case, "verify", tuple(k.name for k in usable), place, bounds_only=True)
-            bench = prepare(job, op=source)
+            job = Job(0, case, "verify", source, tuple(usable), place, bounds_only=True)
+            bench = prepare(job)
             # Given controls run as their owner has torch set; ours must keep the contract they are here for.
             with nullcontext() if controls else keep_precision():
                 rows = [run_kernel(bench, kernel) for kernel in usable]
@@ -83,11 +82,12 @@ def measure_limit(
     return check_limit(limit, made_from), machine
 
 
-def check_controls(rows: Sequence[Row], controls: Sequence[str]) -> None:
+def check_controls(rows: Sequence[Row], controls: Sequence[Kernel]) -> None:
     """Refuse a given control that is wrong: what is beyond the deterministic bound no order of sums explains."""
+    names = [kernel.name for kernel in controls]
     for row in rows:
         name = row["kernel"]
-        if name not in controls or row["distribution"] in NON_FINITE or row["outcome"] == "refused":
+        if name not in names or row["distribution"] in NON_FINITE or row["outcome"] == "refused":
             continue
         problem = ""
         if row["outcome"] != "ok":
@@ -96,12 +96,13 @@ def check_controls(rows: Sequence[Row], controls: Sequence[str]) -> None:
         elif not row["deterministic"] <= 1.0:
             problem = f"reads {row['deterministic']:.4g} deterministic, above the bound 1"
         if problem:
-            raise ControlFailed(name.removeprefix("control:"), row["case"], problem)
+            raise ControlFailed(name, row["case"], problem)
 
 
-def pool_controls(rows: Sequence[Row], controls: Sequence[str], op: Op, contract: Contract) -> FoundLimit:
+def pool_controls(rows: Sequence[Row], controls: Sequence[Kernel], op: Op, contract: Contract) -> FoundLimit:
     """One limit from the readings of all controls on all of their cases."""
-    ours = [row for row in rows if row["kernel"] in controls and row["outcome"] != "refused"]
+    names = [kernel.name for kernel in controls]
+    ours = [row for row in rows if row["kernel"] in names and row["outcome"] != "refused"]
     chosen = [row for row in ours if row["distribution"] not in NON_FINITE]
     readings = np.array([row["bound"] for row in chosen], float)
     readings = readings[np.isfinite(readings)]
@@ -126,11 +127,10 @@ def _find_controls(
         ours = [k for k in plain.kernels if k.role == "control" and k.framework == "torch"]
         ours = [k for k in ours if any(k.contract_for(dtype) == contract for dtype in DTYPES)]
         # An own op's one kernel is its reference in the dtype of the inputs: no contract says what that promises.
-        if ours and not isinstance(plain, OwnOp):
+        if ours and not plain.is_own:
             return plain, ours, ", ".join(kernel.name for kernel in ours)
         return _take_reference(plain, contract)
-    source = add_candidate(plain, controls[0], contract, controls)
-    return source, [source.kernel(name) for name in name_controls(controls)], ", ".join(names)
+    return plain, list(make_controls(plain, controls, contract)), ", ".join(names)
 
 
 def _take_reference(op: Op, contract: Contract) -> tuple[Op, list[Kernel], str]:
@@ -145,11 +145,8 @@ def _take_reference(op: Op, contract: Contract) -> tuple[Op, list[Kernel], str]:
             f"no limit for {op.name}, contract {contract.describe()}: no dtype fits into {accumulate}, so the "
             f"reference computed in it is no control. {GIVE_CONTROLS}"
         )
-    compute = compute_in(accumulate, op)
-    compute.__name__ = f"reference in {accumulate}"
-    (name,) = name_controls([compute])
-    source = add_candidate(op, compute, contract, [compute])
-    return source, [replace(source.kernel(name), dtypes=dtypes)], compute.__name__
+    name, source = f"reference in {accumulate}", AtHand(compute_in(accumulate, op))
+    return op, [Kernel(name, "torch", contract=contract, dtypes=dtypes, source=source)], name
 
 
 def _holds(wide: str, narrow: str) -> bool:

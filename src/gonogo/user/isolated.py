@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gonogo import ops as ops_package
 from gonogo.cases import USUAL, Planned, parse_case
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.limits.shipped import choose_limit
-from gonogo.ops import DTYPES, Op, add_folder, get_op
-from gonogo.own_op import CANDIDATE, find_control
+from gonogo.ops import DTYPES, InFile, Kernel, Op
 from gonogo.schema import Contract, Row
-from gonogo.user.checked_op import forget_stand_in, write_stand_in
 from gonogo.user.kernel_file import KernelFile
+from gonogo.user.own_op import find_control, make_candidate
 from gonogo.user.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_size_limit
 from gonogo.user.recording import open_record
 from gonogo.verdict.diagnosis import explain_failure
@@ -97,15 +94,16 @@ def check_file(
     promised, known, place = find_contract(contract), find_op(op), find_device(device)
     found = choose_limit(known, promised, lock=lock)
     choice = Choice(known, dtypes, cases, seed, distributions)
+    candidate = make_candidate(known, InFile(str(kernel.path), kernel.function), promised)
     target: list[Planned] = [(parse_case(only, known), "replay")] if only else []
     with contextlib.ExitStack() as stack:
         stack.enter_context(keep_switches(place))  # first, for they are recorded
         recorder = None if record is None else open_record(record, place, isolated=True)
-        runner = stack.enter_context(_open_runner(kernel, known, promised, place, limits))
-        planned = target or choice.plan(choose_size_limit(choice, place, runner))
-        control = [] if record is None else [find_control(known).name]
-        rows = runner.run_all(planned, [*control, CANDIDATE], report)
-        referee = Referee(runner, found, suspects)
+        runner = stack.enter_context(_open_runner(known, place, limits))
+        planned = target or choice.plan(choose_size_limit(choice, place, runner, candidate))
+        control = [] if record is None else [find_control(known)]
+        rows = runner.run_all(planned, [*control, candidate], report)
+        referee = Referee(runner, candidate, found, suspects)
         verification = judge_candidate(referee, rows, promised, redraw=only is None)
         setting = describe_setting(
             device, place, None if only else seed, [case.record for case in verification.verdicts]
@@ -119,7 +117,7 @@ def check_file(
         verification = replace(
             verification, replay=_tell_replay(kernel, verification, promised, device, lock, limits, suspects)
         )
-    ours = [row for row in rows if row["kernel"] == CANDIDATE]
+    ours = [row for row in rows if row["role"] == "candidate"]
     outcomes = Counter(row["outcome"] for row in ours)
     refused = next((row["detail"] for row in ours if row["outcome"] == "refused"), None)
     return FileVerification(kernel, verification, dict(sorted(outcomes.items())), len(planned), refused)
@@ -154,15 +152,14 @@ def _tell_replay(
 
 @dataclass
 class Isolated:
-    """Runs kernels of an op, by its stand-in, in workers."""
+    """Runs kernels of an op in workers."""
 
     op: Op
-    stand_in: str
     device: str
     make_pool: Callable[[], Pool]
     pool: Pool
 
-    def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
+    def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Row]]:
         """Rows of each case, kernel by kernel."""
         jobs = self._make_jobs(planned, kernels, worst)
         by_case: dict[str, list[Row]] = {}
@@ -172,7 +169,7 @@ class Isolated:
         return [by_case[case.id] for case, _ in planned]
 
     def run_all(
-        self, planned: Sequence[Planned], kernels: Sequence[str], report: Callable[[Progress], None] | None
+        self, planned: Sequence[Planned], kernels: Sequence[Kernel], report: Callable[[Progress], None] | None
     ) -> list[Row]:
         """Rows of all cases in order; fewer where the candidate timed out too often."""
         from gonogo.campaign import Progress
@@ -182,7 +179,7 @@ class Isolated:
         for rows in self.pool.run(self._make_jobs(planned, kernels)):
             self._check_set_up(rows)
             found += rows
-            outcomes.update(row["outcome"] for row in rows if row["kernel"] == CANDIDATE)
+            outcomes.update(row["outcome"] for row in rows if row["role"] == "candidate")
             if report is not None:
                 report(Progress(len(found), len(planned) * len(kernels), dict(outcomes)))
             if outcomes["timed-out"] >= MAX_TIMEOUTS:
@@ -191,13 +188,12 @@ class Isolated:
                 break
         return sorted(found, key=lambda row: row["number"])
 
-    def _make_jobs(self, planned: Sequence[Planned], kernels: Sequence[str], worst: int = 0) -> Iterator[Any]:
+    def _make_jobs(self, planned: Sequence[Planned], kernels: Sequence[Kernel], worst: int = 0) -> Iterator[Any]:
         from gonogo.execution.bench import Job
 
-        stand_in = get_op(self.stand_in)
         for number, (case, strategy) in enumerate(planned):
-            usable = tuple(name for name in kernels if case.dtype in stand_in.kernel(name).dtypes)
-            yield Job(number, case, strategy, usable, self.device, op=self.stand_in, worst=worst)
+            usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
+            yield Job(number, case, strategy, self.op, usable, self.device, worst=worst)
 
     def _check_set_up(self, rows: Sequence[Row]) -> None:
         """A worker that dies over the reference is no fault of the kernel."""
@@ -210,30 +206,18 @@ class Isolated:
 
 
 @contextlib.contextmanager
-def _open_runner(
-    kernel: KernelFile, op: Op, contract: Contract, device: str, limits: Limits | None
-) -> Iterator[Isolated]:
-    """Workers that know the candidate; both are gone afterwards."""
+def _open_runner(op: Op, device: str, limits: Limits | None) -> Iterator[Isolated]:
+    """Workers, which are gone afterwards."""
     from gonogo.runners.pool import Limits, Pool
 
-    name = f"checked_{op.name}"
-    others = [path for path in list(ops_package.__path__)[1:] if Path(path).is_dir()]
-    with tempfile.TemporaryDirectory(prefix="gonogo-check-") as home:
-        folder = Path(home) / "ops"
-        write_stand_in(folder, name, kernel, op, contract)
-        add_folder(folder)
+    def make_pool() -> Pool:
+        return Pool(_count_workers(device), limits or Limits())
 
-        def make_pool() -> Pool:
-            return Pool(_count_workers(device), limits or Limits(), [*others, str(folder)])
-
-        runner = None
-        try:
-            runner = Isolated(op, name, device, make_pool, make_pool())
-            yield runner
-        finally:
-            if runner is not None:
-                runner.pool.close()
-            forget_stand_in(folder, name)
+    runner = Isolated(op, device, make_pool, make_pool())
+    try:
+        yield runner
+    finally:
+        runner.pool.close()
 
 
 def _count_workers(device: str) -> int:

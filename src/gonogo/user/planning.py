@@ -20,8 +20,7 @@ from gonogo.cases import (
     plan_cases,
 )
 from gonogo.errors import InputError
-from gonogo.ops import DTYPES, Op
-from gonogo.own_op import CANDIDATE, OwnOp
+from gonogo.ops import DTYPES, Kernel, Op
 from gonogo.verdict.referee import Runner
 from gonogo.words import find_dtypes, find_words
 
@@ -66,20 +65,20 @@ class Choice:
         ]
 
 
-def choose_size_limit(choice: Choice, device: str, runner: Runner) -> SizeLimit:
+def choose_size_limit(choice: Choice, device: str, runner: Runner, candidate: Kernel) -> SizeLimit:
     """What a case may cost: on the CPU a small one is run first, for Triton's interpreter takes no large ones."""
     if device == "cuda":
         from torch.cuda import mem_get_info
 
         return replace(ON_GPU, far=mem_get_info()[0] >= FAR_NEEDS)
     small = replace(choice, cases=1).plan(INTERPRETER)[-1:]
-    ((row,),) = runner.run(small, [CANDIDATE])
+    ((row,),) = runner.run(small, [candidate])
     return INTERPRETER if row["framework"] == "triton" else ON_CPU
 
 
 def tell_unrun(op: Op, planned: Sequence[Planned]) -> tuple[str, ...]:
     """Which of the sizes that an op of a user's lists were not run."""
-    missing = list_unrun(op, planned) if isinstance(op, OwnOp) else {}
+    missing = list_unrun(op, planned) if op.is_own else {}
     return tuple(
         f"sizes {', '.join(map(str, sizes))} of axis {axis} were not run: give more cases"
         + ("" if len(planned) >= DEFAULT_CASES else f", {DEFAULT_CASES} or more per dtype")

@@ -12,8 +12,8 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gonogo.own_op import CANDIDATE
 from gonogo.schema import Row
+from gonogo.user.own_op import CANDIDATE
 
 if TYPE_CHECKING:
     from gonogo.records import Appended
@@ -30,8 +30,8 @@ class Recorder:
         """Add rows, those of the candidate under `label`."""
         from gonogo.records import append_rows
 
-        told = {"kernel": f"{CANDIDATE}:{label}", "role": CANDIDATE, "calibrate_against": None}
-        converted = [row | told if row["kernel"] == CANDIDATE else row for row in rows]
+        told = {"kernel": f"{CANDIDATE}:{label}", "calibrate_against": None}
+        converted = [row | told if row["role"] == CANDIDATE else row for row in rows]
         return append_rows(self.folder, self.environment, converted)
 
 

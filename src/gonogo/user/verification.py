@@ -16,18 +16,11 @@ from gonogo.cases import USUAL, Planned, parse_case
 from gonogo.errors import InputError, NoGo
 from gonogo.limits import DTYPE_FREE, Limit
 from gonogo.limits.shipped import FoundLimit, choose_limit
-from gonogo.ops import DTYPES, Op
-from gonogo.own_op import (
-    CANDIDATE,
-    OwnOp,
-    add_candidate,
-    find_recorded_control,
-    name_controls,
-    name_function,
-)
+from gonogo.ops import DTYPES, AtHand, Kernel, Op
 from gonogo.runners.in_process import InProcess
 from gonogo.schema import Contract, Row
 from gonogo.user.calibration import check_controls, pool_controls
+from gonogo.user.own_op import find_recorded_control, make_candidate, make_controls, name_function
 from gonogo.user.planning import DEFAULT_CASES, Choice, choose_size_limit, tell_unrun
 from gonogo.user.recording import open_record
 from gonogo.verdict.diagnosis import explain_failure
@@ -75,17 +68,19 @@ def verify(
     _check_functions(kernel, controls, plain)
     given = tuple(controls) if limit is None or record is not None else ()
     found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
-    runner = _open_runner(add_candidate(plain, kernel, promised, given), place, found, recorded=record is not None)
+    candidate = make_candidate(plain, AtHand(kernel), promised)
+    beside = make_controls(plain, given, promised)
+    runner = _open_runner(plain, place, found, recorded=record is not None)
     choice = Choice(plain, dtypes, cases, seed, distributions)
-    planned = choice.plan(choose_size_limit(choice, place, runner))
+    planned = choice.plan(choose_size_limit(choice, place, runner, candidate))
     target = [(parse_case(only, plain), "replay")] if only else planned
     recorder = open_record(record, place, isolated=False) if record is not None else None
-    beside = tuple(name_controls(given))
-    rows = _run_kernels(runner, planned, target, beside, recorded=record is not None)
+    extra = () if record is None else (find_recorded_control(plain, promised),)
+    rows = _run_kernels(runner, planned, target, candidate, beside, extra)
     if found is None:
         found = pool_controls(rows, beside, plain, promised)
-    notes = (*_find_notes(runner, target), *tell_unrun(plain, planned)) if isinstance(plain, OwnOp) else ()
-    referee = Referee(runner, found, suspects)
+    notes = (*_find_notes(runner, target), *tell_unrun(plain, planned)) if plain.is_own else ()
+    referee = Referee(runner, candidate, found, suspects)
     verification = judge_candidate(referee, rows, promised, notes=notes, redraw=only is None)
     setting = describe_setting(
         device, place, None if only else seed, [case.record for case in verification.verdicts]
@@ -95,7 +90,9 @@ def verify(
         verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
     if not verification.failed:
         return verification
-    verification = explain_failure(verification, referee, promised, planned=target, lock=lock)
+    verification = explain_failure(
+        verification, referee, promised, planned=target, lock=lock, with_controls=bool(beside)
+    )
     planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
     planned_by += f", distributions={distributions!r}" if distributions != USUAL else ""
     judged_by = _tell_judged_by(limit, given, planned_by, lock, device)
@@ -115,7 +112,7 @@ def _check_functions(kernel: Any, controls: Any, op: Op) -> None:
         raise InputError(f"controls is one function; give a list: controls=[{name_function(controls)}]")
 
 
-def _open_runner(op: OwnOp, place: str, found: FoundLimit | None, *, recorded: bool) -> InProcess:
+def _open_runner(op: Op, place: str, found: FoundLimit | None, *, recorded: bool) -> InProcess:
     """One that reads no more than the verdict needs, unless it is for a record."""
     # Gauges but these two need no scale, and are not among the bounds.
     bounds_only = not recorded and (found is None or found.gauge in DTYPE_FREE)
@@ -124,12 +121,16 @@ def _open_runner(op: OwnOp, place: str, found: FoundLimit | None, *, recorded: b
 
 
 def _run_kernels(
-    runner: InProcess, planned: list[Planned], target: list[Planned], controls: tuple[str, ...], *, recorded: bool
+    runner: InProcess,
+    planned: list[Planned],
+    target: list[Planned],
+    candidate: Kernel,
+    controls: tuple[Kernel, ...],
+    extra: tuple[Kernel, ...],
 ) -> list[Row]:
-    """Rows of the candidate, of the given controls, which must be right, and for a record of one of ours."""
-    extra = (find_recorded_control(runner.op),) if recorded else ()
+    """Rows of the candidate, of the given controls, which must be right, and of `extra` ones for a record."""
     rows: list[Row] = []
-    for kernels, chosen in _plan_runs(planned, target, controls, extra):
+    for kernels, chosen in _plan_runs(planned, target, candidate, controls, extra):
         for made in runner.run_each(chosen, kernels):
             check_controls(made, controls)
             rows += made
@@ -137,15 +138,19 @@ def _run_kernels(
 
 
 def _plan_runs(
-    planned: list[Planned], target: list[Planned], controls: tuple[str, ...], extra: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], list[Planned]]]:
+    planned: list[Planned],
+    target: list[Planned],
+    candidate: Kernel,
+    controls: tuple[Kernel, ...],
+    extra: tuple[Kernel, ...],
+) -> Iterator[tuple[tuple[Kernel, ...], list[Planned]]]:
     """Which kernels on which cases: controls always on all, so that a replayed case meets the same limit."""
     if target is planned:
-        yield (*controls, *extra, CANDIDATE), planned
+        yield (*controls, *extra, candidate), planned
         return
     if controls:
         yield controls, planned
-    yield (*extra, CANDIDATE), target
+    yield (*extra, candidate), target
 
 
 def _find_notes(runner: InProcess, planned: Sequence[Planned]) -> tuple[str, ...]:

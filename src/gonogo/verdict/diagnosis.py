@@ -14,10 +14,9 @@ from typing import Any
 from gonogo.cases import Case, Planned, parse_case
 from gonogo.errors import ReferenceFailed
 from gonogo.ops import Op
-from gonogo.own_op import CANDIDATE
 from gonogo.schema import Contract, Row
 from gonogo.verdict.explain import ENOUGH, Pattern, Trial, list_patterns
-from gonogo.verdict.referee import FRESH_SEEDS, Referee, Runner, draw_again
+from gonogo.verdict.referee import FRESH_SEEDS, Referee, draw_again
 from gonogo.verdict.shrinking import allowed_sizes, resize, shrink
 from gonogo.verdict.verdicts import CaseVerdict, Verification, list_worst
 from gonogo.verdict.weaker import find_weaker
@@ -33,15 +32,17 @@ def explain_failure(
     *,
     planned: Sequence[Planned] = (),
     lock: str | Path | None = None,
+    with_controls: bool = False,
 ) -> Verification:
     """Say all there is to say of the failing cases.
 
-    `planned` are all cases that were run, where some have no verdict; `lock` is the lock file that was given.
+    `planned` are all cases that were run, where some have no verdict; `lock` is the lock file that was given, and
+    `with_controls` whether there were controls.
     """
     runner, failed = referee.runner, list_worst(verification.failed)
     if not failed:
         return verification
-    elements = {case.case: _find_elements(runner, case) for case in failed[:ENOUGH]}
+    elements = {case.case: _find_elements(referee, case) for case in failed[:ENOUGH]}
     smallest = shrink(referee, failed[0])
     # A suspect case has neither passed nor failed.
     plain = [case for case in verification.verdicts if case.verdict.decision != "suspect"]
@@ -51,14 +52,17 @@ def explain_failure(
         worst=next(iter(elements[failed[0].case]), None),
         smallest=smallest.case,
         pattern=_find_pattern(referee, trials, failed[0], smallest),
-        holds_under=find_weaker(runner, verification, elements, referee.limit, planned, contract, lock),
+        holds_under=find_weaker(
+            referee, verification, elements, planned, contract, lock, with_controls=with_controls
+        ),
     )
 
 
-def _find_elements(runner: Runner, one: CaseVerdict) -> list[Row]:
+def _find_elements(referee: Referee, one: CaseVerdict) -> list[Row]:
     if one.verdict.reason == "timed-out":
         return []  # it would again
-    ((row,),) = runner.run([(parse_case(one.case, runner.op), "replay")], [CANDIDATE], worst=LOOKED_AT)
+    case = parse_case(one.case, referee.runner.op)
+    ((row,),) = referee.runner.run([(case, "replay")], [referee.candidate], worst=LOOKED_AT)
     elements: list[Row] = row.get("worst", [])
     return elements
 

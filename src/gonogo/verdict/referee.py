@@ -13,8 +13,7 @@ from typing import Literal, Protocol
 from gonogo.cases import Case, Planned, parse_case, pick
 from gonogo.errors import NothingJudged, UnknownWord
 from gonogo.limits.shipped import FoundLimit
-from gonogo.ops import Op
-from gonogo.own_op import CANDIDATE
+from gonogo.ops import Kernel, Op
 from gonogo.schema import Contract, Row
 from gonogo.verdict.verdicts import (
     BLIND,
@@ -45,7 +44,7 @@ class Runner(Protocol):
     def op(self) -> Op:
         """Whose axes the cases are in."""
 
-    def run(self, planned: Sequence[Planned], kernels: Sequence[str], *, worst: int = 0) -> list[list[Row]]:
+    def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Row]]:
         """Rows of each case, kernel by kernel; with `worst`, each has so many of its worst elements."""
 
 
@@ -54,6 +53,7 @@ class Referee:
     """A limit, and a way to run the candidate again where one run does not settle it."""
 
     runner: Runner
+    candidate: Kernel
     limit: FoundLimit
     suspects: Suspects = "rerun"
 
@@ -70,7 +70,7 @@ class Referee:
 
     def run_case(self, case: Case, strategy: str) -> CaseVerdict | None:
         """The settled verdict on a case; None where it has none."""
-        ((row,),) = self.runner.run([(case, strategy)], [CANDIDATE])
+        ((row,),) = self.runner.run([(case, strategy)], [self.candidate])
         if row["outcome"] == "refused":
             return None
         (judged,) = self.settle_suspects([self.judge_row(row)])
@@ -81,7 +81,7 @@ class Referee:
         suspect = [case for case in verdicts if case.verdict.decision == "suspect"]
         furthest = sorted(suspect, key=lambda case: -case.badness)[:MOST_SUSPECTS]
         fresh = [draw_again(self._parse(case), attempt) for case in furthest for attempt in range(FRESH_SEEDS)]
-        rows = iter(self.runner.run([(case, "again") for case in fresh], [CANDIDATE]) if fresh else [])
+        rows = iter(self.runner.run([(case, "again") for case in fresh], [self.candidate]) if fresh else [])
         settled = {case.case: self._settle(case, [next(rows)[0] for _ in range(FRESH_SEEDS)]) for case in furthest}
         return [settled.get(case.case, case) for case in verdicts]
 
@@ -100,7 +100,7 @@ class Referee:
             if not blind:
                 break
             fresh: list[Planned] = [(draw_again(self._parse(verdicts[place]), attempt), "again") for place in blind]
-            for place, (row,) in zip(blind, self.runner.run(fresh, [CANDIDATE]), strict=True):
+            for place, (row,) in zip(blind, self.runner.run(fresh, [self.candidate]), strict=True):
                 if row["outcome"] != "refused":
                     current[place] = self.judge_row(row)
         return [verdicts[place] if self._is_blind(case) else case for place, case in enumerate(current)]
@@ -135,7 +135,7 @@ def judge_candidate(
 
     `redraw` is whether another case may take the place of a blind one.
     """
-    op, ours = referee.runner.op, [row for row in rows if row["kernel"] == CANDIDATE]
+    op, ours = referee.runner.op, [row for row in rows if row["role"] == "candidate"]
     verdicts = [referee.judge_row(row) for row in ours if row["outcome"] != "refused"]
     if redraw:
         verdicts = referee.replace_blind(verdicts)

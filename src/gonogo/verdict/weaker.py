@@ -12,13 +12,20 @@ from gonogo.errors import InputError
 from gonogo.formats import get_format
 from gonogo.limits import Limit
 from gonogo.limits.shipped import FoundLimit, choose_limit
-from gonogo.ops import Op, get_op
-from gonogo.own_op import BACKWARD, WEAKER, OwnOp
+from gonogo.ops import Kernel, Op
 from gonogo.schema import Contract, Row
-from gonogo.verdict.referee import Runner
+from gonogo.verdict.referee import Referee, Runner
 from gonogo.verdict.verdicts import Verification, is_blind, judge_row, list_worst
-from gonogo.words import name_contract
+from gonogo.words import CONTRACTS, name_contract
 
+WEAKER = {
+    word: CONTRACTS[word] for word in ("atomics", "float32", "fast-math", "backward", "tf32", "float16", "bfloat16")
+}
+"""Contracts that a candidate is tried under, by their words; the first that fits is told.
+
+The stricter first; but a fast exponential is as a rounding of its input, too: the word for its cause is before
+`backward`.
+"""
 ONE_BY_ONE = 12
 """Failing cases that a weaker contract is tried on one after the other: most are refuted by the first."""
 LOWEST_LIMIT = 2.0
@@ -32,33 +39,35 @@ LEAST_MINORITY = 1 / 8
 
 
 def find_weaker(
-    runner: Runner,
+    referee: Referee,
     verification: Verification,
     elements: Mapping[str, Sequence[Row]],
-    limit: FoundLimit,
     planned: Sequence[Planned],
     declared: Contract,
     lock: str | Path | None,
+    *,
+    with_controls: bool,
 ) -> str | None:
     """The first weaker contract under which the same cases are go, by the limit that they would meet there.
 
     `elements` are the worst elements of failing cases: errors of rounding have both signs.
     """
+    runner = referee.runner
     failed = [case.case for case in list_worst(verification.failed)]
     reasons = {case.verdict.reason for case in verification.failed}
-    rounded = reasons == {"not-repeatable"} or looks_like_rounding(elements, limit.value)
+    rounded = reasons == {"not-repeatable"} or looks_like_rounding(elements, referee.limit.value)
     if not reasons <= set(OF_PRECISION) or not rounded:
         return None
     run = [case.case for case in verification.verdicts] + [case.id for case, _ in planned]
     cases: list[Planned] = [(parse_case(case, runner.op), "replay") for case in dict.fromkeys([*failed, *run])]
-    for kernel, contract in WEAKER.items():
-        if not _allows_more(kernel, contract, declared, reasons):
+    for contract in WEAKER.values():
+        if not _allows_more(contract, declared, reasons):
             continue
         try:
-            weaker = _find_weaker_limit(runner.op, contract, lock)
+            weaker = _find_weaker_limit(runner.op, contract, lock, with_controls=with_controls)
         except InputError:  # its lock has no limit that verdicts can use
             continue
-        if _holds(runner, kernel, weaker, cases, failed):
+        if _holds(runner, replace(referee.candidate, contract=contract), weaker, cases, failed):
             return name_contract(contract)
     return None
 
@@ -86,7 +95,9 @@ def looks_like_rounding(elements: Mapping[str, Sequence[Row]], limit: float) -> 
     )
 
 
-def _holds(runner: Runner, kernel: str, limit: FoundLimit, cases: Sequence[Planned], failed: Sequence[str]) -> bool:
+def _holds(
+    runner: Runner, kernel: Kernel, limit: FoundLimit, cases: Sequence[Planned], failed: Sequence[str]
+) -> bool:
     """Whether all cases are go under another contract, and one that failed was judged whole."""
     batches = [[case] for case in cases[:ONE_BY_ONE]] + [list(cases[ONE_BY_ONE:])]
     whole = False
@@ -101,9 +112,9 @@ def _holds(runner: Runner, kernel: str, limit: FoundLimit, cases: Sequence[Plann
     return whole
 
 
-def _allows_more(kernel: str, contract: Contract, declared: Contract, reasons: set[str]) -> bool:
+def _allows_more(contract: Contract, declared: Contract, reasons: set[str]) -> bool:
     """Whether a contract allows what the declared one does not, and what failed could be that."""
-    if kernel == BACKWARD:
+    if contract.backward:
         return contract != declared and contract.accumulate == declared.accumulate
     if contract.atomics:  # allows other bits in a second call, and errors no larger than its base
         return replace(declared, atomics=True) == contract and reasons == {"not-repeatable"}
@@ -115,14 +126,13 @@ def _allows_more(kernel: str, contract: Contract, declared: Contract, reasons: s
     )
 
 
-def _find_weaker_limit(op: Op, contract: Contract, lock: str | Path | None) -> FoundLimit:
+def _find_weaker_limit(op: Op, contract: Contract, lock: str | Path | None, *, with_controls: bool) -> FoundLimit:
     """What the same call would hold cases to under another contract."""
-    own = isinstance(op, OwnOp) and "reference" in op.functions
-    if isinstance(op, OwnOp) and any(name.startswith("control:") for name in op.functions):
+    if with_controls:
         # They would be run again. What they would read is not known; no limit is made lower than this.
         lowest = Limit(op.name, contract.describe(), None, None, "bound", "pooled", value=LOWEST_LIMIT)
         return FoundLimit(lowest, "the lowest that is made")
-    return choose_limit(op if own else get_op(op.name), contract, lock=lock)
+    return choose_limit(op, contract, lock=lock)
 
 
 def _is_within(row: Row, op: Op, limit: FoundLimit) -> bool:

@@ -1,51 +1,21 @@
-"""Functions at hand → an op: a user's own, and any op with a kernel to judge and controls to judge it by."""
+"""Functions at hand → ops and kernels: a user's own op, a kernel to judge, controls to judge it by."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gonogo.errors import InputError, suggest
-from gonogo.ops import Input, Kernel, get_op, op_names
+from gonogo.ops import AtHand, Input, Kernel, Source, op_names
 from gonogo.ops import Op as PlainOp
 from gonogo.schema import Contract
-from gonogo.words import CONTRACTS
 
 if TYPE_CHECKING:
     import torch
 
-CANDIDATE = "candidate"
-BACKWARD = f"{CANDIDATE}_backward"
-WEAKER = {
-    f"{CANDIDATE}_{word}": CONTRACTS[word]
-    for word in ("atomics", "float32", "fast-math", "backward", "tf32", "float16", "bfloat16")
-    if word in CONTRACTS
-}
-"""The candidate under contracts that it did not declare, by the name of the kernel; the first that fits is told.
-
-The stricter first; but a fast exponential is as a rounding of its input, too: the word for its cause is before
-`backward`.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnOp(PlainOp):
-    """An op whose functions are at hand instead of in a folder."""
-
-    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """`reference`, and kernels by name."""
-
-    def load_reference(self) -> Callable[..., Any]:
-        """As given, or the folder's."""
-        return self.functions["reference"] if "reference" in self.functions else get_op(self.name).load_reference()
-
-    def load_kernel(self, name: str) -> Callable[..., Any]:
-        """As given, or the folder's."""
-        return (
-            self.functions[name] if name in self.functions else _keep_contract(get_op(self.name).load_kernel(name))
-        )
+CANDIDATE: Literal["candidate"] = "candidate"
+"""What the kernel to be judged is called in rows."""
 
 
 def Op(  # noqa: N802  reads as what it makes
@@ -58,7 +28,7 @@ def Op(  # noqa: N802  reads as what it makes
     main: str | None = None,
     reduced: Sequence[str] = (),
     only_listed: bool = False,
-) -> OwnOp:
+) -> PlainOp:
     """An op of your own: named axes, candidate sizes, and a reference in torch ops that can run in float64.
 
     `main` is the axis whose size matters most, by default the last of the first input: it also has sizes that are
@@ -86,16 +56,16 @@ def Op(  # noqa: N802  reads as what it makes
     main = main or first[-1]
     _check_axes(name, inputs, output, sizes, (main, *reduced))
     axes = " ".join([*inputs.values(), output]).split()
-    return OwnOp(
+    return PlainOp(
         name=name,
         inputs=tuple(Input(given, axes) for given, axes in inputs.items()),
         output=output,
         sizes={axis: tuple(choices) for axis, choices in sizes.items()},
-        kernels=(Kernel(f"{name}_torch", "torch"),),
+        kernels=(Kernel(f"{name}_torch", "torch", source=AtHand(reference)),),
         main=main,
         reduced=reduced,
         only_listed=only_listed or tuple(dict.fromkeys(axis for axis in axes if axis != main)),
-        functions={"reference": reference, f"{name}_torch": reference},
+        reference=AtHand(reference),
     )
 
 
@@ -121,54 +91,27 @@ def _check_axes(
             raise InputError(f"op {name}: main or reduced names axis {axis!r}, which no input or output has{near}")
 
 
-def add_candidate(
-    op: PlainOp, kernel: Callable[..., Any], contract: Contract, controls: Sequence[Callable[..., Any]] = ()
-) -> OwnOp:
-    """The op with a kernel to be judged, also under weaker contracts, and controls to make its limit from."""
-    control = find_control(op)
-    functions = dict(op.functions) if isinstance(op, OwnOp) else {}
-    candidates = {CANDIDATE: contract} | WEAKER
-    functions |= dict.fromkeys(candidates, kernel)
-    kernels = [
-        Kernel(name, "torch", "faulty", contract=promised, calibrate_against=control.name)
-        for name, promised in candidates.items()
-    ]
-    if isinstance(op, OwnOp):
-        # Its first kernel is its reference in the dtype of the inputs: no contract says what that promises.
-        kernels.append(Kernel(_name_reference(op), "torch", contract=Contract(accumulate=contract.accumulate)))
-        functions[_name_reference(op)] = _keep_contract(compute_in(contract.accumulate, op))
-    for name, given in name_controls(controls).items():
-        kernels.append(Kernel(name, "torch", contract=contract))
-        functions[name] = given
-    values = {item.name: getattr(op, item.name) for item in fields(PlainOp)}
-    return OwnOp(**values | {"kernels": (*op.kernels, *kernels)}, functions=functions)
+def make_candidate(op: PlainOp, source: Source, contract: Contract) -> Kernel:
+    """The kernel to be judged."""
+    return Kernel(
+        CANDIDATE, "torch", CANDIDATE, contract=contract, calibrate_against=find_control(op).name, source=source
+    )
 
 
-def _keep_contract(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel of ours, which must keep what it promises whatever its user has torch set to."""
-
-    def call(*inputs: Any) -> Any:
-        from gonogo.execution.precision import keep_precision
-
-        with keep_precision():
-            return function(*inputs)
-
-    return call
-
-
-def name_controls(controls: Sequence[Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """Controls by a name each, in order."""
-    named: dict[str, Callable[..., Any]] = {}
+def make_controls(op: PlainOp, controls: Sequence[Callable[..., Any]], contract: Contract) -> tuple[Kernel, ...]:
+    """Controls that are given, in order, each by a name that no other kernel has."""
+    kernels: list[Kernel] = []
     for control in controls:
         if not callable(control):
             raise InputError(f"controls: {control!r} is no function of the op's inputs")
-        plain, count = f"control:{name_function(control)}", 1
+        taken = {CANDIDATE, *(kernel.name for kernel in (*op.kernels, *kernels))}
+        plain, count = name_function(control), 1
         name = plain
-        while name in named:
+        while name in taken:
             count += 1
             name = f"{plain}_{count}"
-        named[name] = control
-    return named
+        kernels.append(Kernel(name, "torch", contract=contract, source=AtHand(control)))
+    return tuple(kernels)
 
 
 def name_function(function: Callable[..., Any]) -> str:
@@ -187,14 +130,17 @@ def find_control(op: PlainOp) -> Kernel:
     return (own or torch or controls)[0]
 
 
-def find_recorded_control(op: OwnOp) -> str:
-    """The control that is recorded beside a candidate: the op's own, or its reference in the accumulate format."""
-    names = [kernel.name for kernel in op.kernels]
-    return _name_reference(op) if _name_reference(op) in names else find_control(op).name
+def find_recorded_control(op: PlainOp, contract: Contract) -> Kernel:
+    """The control that is recorded beside a candidate: the op's own, or its reference in the accumulate format.
 
-
-def _name_reference(op: PlainOp) -> str:
-    return f"{op.name}_reference"
+    An own op's first kernel is its reference in the dtype of the inputs: no contract says what that promises.
+    """
+    if not op.is_own:
+        return find_control(op)
+    promised = Contract(accumulate=contract.accumulate)
+    return Kernel(
+        f"{op.name}_reference", "torch", contract=promised, source=AtHand(compute_in(contract.accumulate, op))
+    )
 
 
 def compute_in(accumulate: str, op: PlainOp) -> Callable[..., Any]:
@@ -205,8 +151,11 @@ def compute_in(accumulate: str, op: PlainOp) -> Callable[..., Any]:
     def compute(*inputs: torch.Tensor) -> torch.Tensor:
         import torch
 
+        from gonogo.execution.precision import keep_precision
+
         format_ = getattr(torch, accumulate)
-        output: torch.Tensor = reference(*(x.to(format_) if x.is_floating_point() else x for x in inputs))
+        with keep_precision():
+            output: torch.Tensor = reference(*(x.to(format_) if x.is_floating_point() else x for x in inputs))
         return output.to(inputs[valued].dtype)
 
     return compute

@@ -1,0 +1,114 @@
+"""Where a function is from → the function, loaded where it is asked for, so that a worker can be sent it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gonogo.errors import BadKernelFile, InputError
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AtHand:
+    """A function of this process; no other process can have it."""
+
+    function: Function
+
+    def load(self) -> Function:
+        """As it was given."""
+        return self.function
+
+
+@dataclass(frozen=True, slots=True)
+class InFolder:
+    """A function in a module of an op's folder."""
+
+    home: str | None
+    """The folder that has the op's folder in it; None for the package's own."""
+    op: str
+    module: str
+    name: str
+
+    @property
+    def path(self) -> Path:
+        """The file that should have it."""
+        return Path(str(import_op(self.home, self.op).__file__)).with_name(f"{self.module}.py")
+
+    def load(self) -> Function:
+        """Imports the module, and with it the framework that it is written in."""
+        path = self.find_file()
+        module = import_module(f"{import_op(self.home, self.op).__name__}.{self.module}")
+        if not hasattr(module, self.name):
+            raise InputError(f"kernel {self.name}: {path} has no function of that name")
+        function: Function = getattr(module, self.name)
+        return function
+
+    def find_file(self) -> Path:
+        """The file, which must be there."""
+        if not self.path.exists():
+            raise InputError(
+                f"kernel {self.name}: there is no {self.path}, which should have a function of that name"
+            )
+        return self.path
+
+
+@dataclass(frozen=True, slots=True)
+class InFile:
+    """A function in a user's file, which is run when the function is first asked for."""
+
+    path: str
+    name: str
+
+    def load(self) -> Function:
+        """Refused where the file raises, or has no such function."""
+        module = _load_file(self.path)
+        if not hasattr(module, self.name):
+            raise BadKernelFile(self.path, f"has no {self.name!r} once it is loaded")
+        function: Function | None = getattr(module, self.name)
+        if not callable(function):
+            raise BadKernelFile(self.path, f"has {self.name!r} as {type(function).__name__}, not as a function")
+        return function
+
+
+Source = AtHand | InFolder | InFile
+
+
+def import_op(home: str | None, name: str) -> ModuleType:
+    """The package of an op's folder: of ours, or of a folder of ops somewhere else."""
+    if home is None:
+        return import_module(f"gonogo.ops.{name}")
+    parent = f"gonogo_ops_{blake2b(home.encode(), digest_size=6).hexdigest()}"
+    if parent not in sys.modules:  # a package without a file, whose modules are the folder's
+        package = sys.modules[parent] = ModuleType(parent)
+        package.__path__ = [home]
+    return import_module(f"{parent}.{name}")
+
+
+def _load_file(path: str) -> ModuleType:
+    """A file as a module of this process, run once; what it imports may lie beside it."""
+    name = f"gonogo_file_{blake2b(path.encode(), digest_size=6).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    for folder in (str(Path(path).parent), str(Path.cwd())):
+        if folder not in sys.path:
+            sys.path.append(folder)
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:  # a SystemExit too
+        del sys.modules[name]
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise BadKernelFile(path, f"cannot be loaded: {why}") from error
+    return module
