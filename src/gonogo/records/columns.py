@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from gonogo.errors import InputError
 from gonogo.policies import load_policies
 from gonogo.records.find import find_distinct_runs
-from gonogo.records.run_directory import JOURNAL, list_parts, read_description, read_run
-from gonogo.records.schema import check_version, policy_column
+from gonogo.records.run_directory import JOURNAL, add_missing, list_parts, read_description, read_run
+from gonogo.records.schema import check_version, make_schema, policy_column
 
 Codes = npt.NDArray[np.int8] | npt.NDArray[np.int16]
 
@@ -146,9 +146,13 @@ def _list_parts(folder: Path, names: list[str]) -> Iterator[_Part]:
 
 
 def _read_batches(path: Path, names: list[str], metadata: pq.FileMetaData) -> Iterator[pa.RecordBatch]:
+    schema = make_schema()
+    wanted = pa.schema([schema.field(name) for name in names])
     try:
         with pq.ParquetFile(path, read_dictionary=TEXT, pre_buffer=False, metadata=metadata) as file:
-            yield from file.iter_batches(BATCH_ROWS, columns=names, use_threads=False)
+            there = [name for name in names if name in file.schema_arrow.names]
+            for batch in file.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
+                yield add_missing(batch, wanted)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} is not readable: {str(error).partition('.')[0]}") from None
 

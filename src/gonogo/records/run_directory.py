@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,7 @@ from gonogo.errors import InputError
 from gonogo.records.schema import SCHEMA_VERSION, check_version, make_schema
 from gonogo.schema import Row
 
+Data = TypeVar("Data", pa.Table, pa.RecordBatch)
 PART_ROWS = 20_000
 RUN_FILE, JOURNAL = "run.json", "journal.jsonl"
 
@@ -123,14 +124,26 @@ def read_run(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
         schema = pa.schema([field for field in schema if field.name in wanted])
     tables = []
     for part in list_parts(folder):
-        check_version((pq.read_schema(part).metadata or {}).get(b"gonogo_schema", b"?").decode(), part)
-        tables.append(pq.read_table(part, columns=schema.names).cast(schema))
+        recorded = pq.read_schema(part)
+        check_version((recorded.metadata or {}).get(b"gonogo_schema", b"?").decode(), part)
+        there = [name for name in schema.names if name in recorded.names]
+        tables.append(add_missing(pq.read_table(part, columns=there), schema).cast(schema))
     journal = list(_read_journal(folder))
     if journal:
         tables.append(pa.table({name: [row.get(name) for row in journal] for name in schema.names}, schema=schema))
     table = pa.concat_tables(tables) if tables else schema.empty_table()
     table = _keep_first(table).sort_by([("number", "ascending")])
     return table.select(list(columns)) if columns is not None else table
+
+
+def add_missing(table: Data, schema: pa.Schema) -> Data:
+    """The columns of a schema in its order; one that rows lack, made before there was such a column, is null."""
+    columns = [
+        table[field.name] if field.name in table.schema.names else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    completed: Data = type(table).from_arrays(columns, schema.names)
+    return completed
 
 
 def read_done(folder: Path) -> dict[tuple[int, str], str]:
