@@ -174,7 +174,7 @@ value = 2.5
         (
             "value = 2.25",
             CONFLICT,
-            "gonogo.lock holds a merge conflict at line 27. Keep one side whole, or make the lock again with: "
+            "gonogo.lock holds a merge conflict at line 27. Keep one side whole, or make it again with: "
             "gonogo calibrate RUNS",
         ),
         ("format = 1", "format = 9", "gonogo.lock has lock format 9, this gonogo reads 1. Update gonogo"),

@@ -21,7 +21,7 @@ from gonogo.limits import Limit
 
 LOCK_FORMAT = 1
 CONFLICT_MARKER = re.compile(r"^(<{7}|={7}|>{7}|\|{7})( |$)", re.MULTILINE)
-MAKE_AGAIN = "Make it again with: gonogo calibrate RUNS"
+CALIBRATE = "make it again with: gonogo calibrate RUNS"
 
 Provenance = dict[str, str | int]
 _Key = tuple[str, str, str | None, str | None, str]
@@ -79,24 +79,45 @@ def write_lock(path: Path, limits: Sequence[Limit], provenance: Mapping[str, str
     table = "".join(f"{_quote_key(key)} = {_format(value)}\n" for key, value in sorted(provenance.items()))
     blocks = [_format_limit(limit) for limit in sorted(limits, key=lambda limit: _order(_key(limit)))]
     text = "\n".join([f"format = {LOCK_FORMAT}\n", f"[provenance]\n{table}", *blocks])
-    _parse_lock(text, path)
+    _parse_lock(text, _File(str(path), CALIBRATE))
     write_atomically(path, text.encode())
 
 
-def read_lock(path: Path) -> tuple[list[Limit], Provenance]:
-    """Limits and provenance of a lock, as write_lock got them."""
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A lock as messages speak of it."""
+
+    name: str
+    remedy: str
+    """What makes it again."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def make_again(self) -> str:
+        """The remedy as a sentence begins."""
+        return self.remedy[0].upper() + self.remedy[1:]
+
+
+def read_lock(path: Path, *, name: str | None = None, remedy: str = CALIBRATE) -> tuple[list[Limit], Provenance]:
+    """Limits and provenance of a lock, as write_lock got them; `name` is what messages call it, if not its path.
+
+    `remedy` is what a user can do where it is not as it should be.
+    """
+    file = _File(name or str(path), remedy)
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:
-        raise InputError(f"there is no {path}. Make one with: gonogo calibrate RUNS") from None
+        raise InputError(f"there is no {file}. Make one with: gonogo calibrate RUNS") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        raise InputError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: byte {error.start}. {MAKE_AGAIN}") from None
-    return _parse_lock(text, path)
+        raise InputError(f"{file} is not UTF-8 text: byte {error.start}. {file.make_again}") from None
+    return _parse_lock(text, file)
 
 
-def _parse_lock(text: str, path: Path) -> tuple[list[Limit], Provenance]:
+def _parse_lock(text: str, file: _File) -> tuple[list[Limit], Provenance]:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -104,37 +125,36 @@ def _parse_lock(text: str, path: Path) -> tuple[list[Limit], Provenance]:
         if marker:
             line = text.count("\n", 0, marker.start()) + 1
             raise InputError(
-                f"{path} holds a merge conflict at line {line}. Keep one side whole, or make the lock again with: "
-                "gonogo calibrate RUNS"
+                f"{file} holds a merge conflict at line {line}. Keep one side whole, or {file.remedy}"
             ) from None
-        raise InputError(f"{path} is not TOML: {error}. {MAKE_AGAIN}") from None
+        raise InputError(f"{file} is not TOML: {error}. {file.make_again}") from None
     # The version first: another one may have other keys.
     if "format" not in content:
-        raise InputError(f"{path} does not say its lock format; this gonogo reads {LOCK_FORMAT}. {MAKE_AGAIN}")
+        raise InputError(f"{file} does not say its lock format; this gonogo reads {LOCK_FORMAT}. {file.make_again}")
     version = content["format"]
     if type(version) is not int or version != LOCK_FORMAT:
-        remedy = "Update gonogo" if type(version) is int and version > LOCK_FORMAT else MAKE_AGAIN
-        raise InputError(f"{path} has lock format {version!r}, this gonogo reads {LOCK_FORMAT}. {remedy}")
-    _refuse_unknown(content, ("format", "provenance", "limit"), str(path))
+        remedy = "Update gonogo" if type(version) is int and version > LOCK_FORMAT else file.make_again
+        raise InputError(f"{file} has lock format {version!r}, this gonogo reads {LOCK_FORMAT}. {remedy}")
+    _refuse_unknown(content, ("format", "provenance", "limit"), str(file))
     entries = content.get("limit", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise InputError(f"{path}: 'limit' is not a list of tables: write every limit under its own [[limit]]")
+        raise InputError(f"{file}: 'limit' is not a list of tables: write every limit under its own [[limit]]")
     limits: dict[_Key, Limit] = {}
     for number, entry in enumerate(entries, 1):
-        where = f"{path}: limit {number}{_name_entry(entry)}"
-        limit = _parse_limit(entry, where)
+        where = f"{file}: limit {number}{_name_entry(entry)}"
+        limit = _parse_limit(entry, where, file)
         if _key(limit) in limits:
             raise InputError(f"{where} is there twice. Keep one of them")
         limits[_key(limit)] = limit
-    return list(limits.values()), _parse_provenance(content.get("provenance"), path)
+    return list(limits.values()), _parse_provenance(content.get("provenance"), file)
 
 
-def _parse_provenance(table: object, path: Path) -> Provenance:
+def _parse_provenance(table: object, file: _File) -> Provenance:
     if not isinstance(table, dict):
-        raise InputError(f"{path} has no [provenance] table. {MAKE_AGAIN}")
+        raise InputError(f"{file} has no [provenance] table. {file.make_again}")
     for key, value in table.items():
         if not (_is_text(value) or _is_count(value)):
-            raise InputError(f"{path}: provenance {key!r} is {value!r}, not a text or a whole number")
+            raise InputError(f"{file}: provenance {key!r} is {value!r}, not a text or a whole number")
     return table
 
 
@@ -184,7 +204,7 @@ _MAY_BE_ABSENT = ("kernel", "dtype")
 assert tuple(_KINDS) == tuple(field.name for field in fields(Limit))
 
 
-def _parse_limit(entry: dict[str, Any], where: str) -> Limit:
+def _parse_limit(entry: dict[str, Any], where: str, file: _File) -> Limit:
     # A misspelt `dtype` must not turn into a limit for all dtypes.
     _refuse_unknown(entry, tuple(_KINDS), where)
     for key, (is_kind, kind) in _KINDS.items():
@@ -192,7 +212,7 @@ def _parse_limit(entry: dict[str, Any], where: str) -> Limit:
             if not is_kind(entry[key]):
                 raise InputError(f"{where}: {key!r} is {entry[key]!r}, not {kind}")
         elif key not in _MAY_BE_ABSENT:
-            raise InputError(f"{where} has no {key!r}. {MAKE_AGAIN}")
+            raise InputError(f"{where} has no {key!r}. {file.make_again}")
     return Limit(
         op=entry["op"],
         contract=entry["contract"],

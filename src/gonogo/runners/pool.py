@@ -238,7 +238,8 @@ class Pool:
             return
         if kernel is None and not rows:
             # It died before any kernel ran: the case itself cannot be set up.
-            yield job.number, make_rows(job, job.kernels, outcome, f"{detail}, while the case was set up"), None
+            rows = make_rows(job, job.kernels, outcome, f"{detail}, while the case was set up")
+            yield job.number, [row | {"set_up": False} for row in rows], None
             return
         lost = kernel
         if kernel is None and rows[-1]["outcome"] == "crashed":

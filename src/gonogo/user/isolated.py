@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 MAX_TIMEOUTS = 3
 """Time-outs after which the rest is left undone: a kernel that hangs, hangs on most cases."""
-SET_UP = "while the case was set up"
-"""How a row ends whose worker died before any kernel ran."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +196,7 @@ class Isolated:
     def _check_set_up(self, rows: Sequence[Row]) -> None:
         """A worker that dies over the reference is no fault of the kernel."""
         row = rows[0]
-        if str(row["detail"]).endswith(SET_UP):
+        if not row.get("set_up", True):
             raise ReferenceFailed(
                 self.op.name, row["case"],
                 InputError(f"{row['outcome']}, {row['detail']}. Allow it more by --timeout or --memory-gb"),

@@ -55,15 +55,7 @@ class Suite:
         if self.known is None:
             if not self.update and not self.path.exists():
                 raise InputError(f"{missing}, which does not exist. {remedy}")
-            try:
-                self.known = self._read()[0]
-            except InputError as error:
-                told = str(error).replace(str(self.path), self.name)
-                # A suite's limits come from its tests, not from runs.
-                here = f"elete it and run: pytest --gonogo-update{self.option}"
-                told = told.replace("Make it again with: gonogo calibrate RUNS", f"D{here}")
-                told = told.replace("make the lock again with: gonogo calibrate RUNS", f"d{here}")
-                raise InputError(told) from None
+            self.known = self._read()[0]
         if self.update != "all":
             again = f"pytest --gonogo-update{self.option}"
             known = pick_limit(self.known, *key, self.name, again)
@@ -122,7 +114,11 @@ class Suite:
         return [head, *(f"  {op}, contract {contract}" for op, contract in unused)] if unused else []
 
     def _read(self) -> tuple[list[Limit], Provenance]:
-        return ([], {}) if self.update and not self.path.exists() else read_lock(self.path)
+        if self.update and not self.path.exists():
+            return [], {}
+        # A suite's limits come from its tests, not from runs.
+        remedy = f"delete it and run: pytest --gonogo-update{self.option}"
+        return read_lock(self.path, name=self.name, remedy=remedy)
 
     def _add(self, limit: Limit) -> None:
         """Of two for the same, keep the looser: both were made from what is held to be correct."""
