@@ -118,7 +118,7 @@ class _Run:
         return bool(self.collected) and self.collected <= self.passed and not (self.partial or by_path)
 
 
-class Gauge:
+class Fixture:
     """What the fixture hands to a test."""
 
     def __init__(self, run: _Run, test: pytest.Item) -> None:
@@ -144,7 +144,7 @@ class Gauge:
         from gonogo.user.verification import verify
 
         self._refuse_limits(options)
-        limit, promised = self._find_limit(op, contract, controls, device)
+        limit, promised = self._give_limit(op, contract, controls, device)
         usual = {"cases": self._suite.cases, "seed": self._suite.seed, "suspects": self._choose_suspects()}
         options = usual | self._choose_record(kernel) | options
         judged_by = {"controls": controls, "limit": limit, "strict": False}
@@ -187,7 +187,7 @@ class Gauge:
         self._refuse_limits(options)
         limit, promised = None, None
         if op is not None and options.get("expected") is None:
-            limit, promised = self._find_limit(op, contract, controls, "auto")
+            limit, promised = self._give_limit(op, contract, controls, "auto")
         verdict = _call(check, actual, op, contract=promised or contract, limit=limit, **options)
         name = "output" if op is None else op if isinstance(op, str) else op.name
         self._record(name, promised.describe() if promised else "none", verdict.decision, [verdict])
@@ -198,14 +198,14 @@ class Gauge:
             self._run.suspects.add(f"{self._test.nodeid}: {name} {verdict.message}")
         return verdict
 
-    def _find_limit(
+    def _give_limit(
         self, op: str | Op, contract: Contract | str | None, controls: Sequence[Callable[..., Any]], device: str
     ) -> tuple[Limit, Contract]:
         __tracebackhide__ = True
         from gonogo.words import find_contract, find_op
 
         known, promised = _call(find_op, op), _call(find_contract, contract)
-        return _call(self._suite.find_limit, known, promised, controls, device), promised
+        return _call(self._suite.give_limit, known, promised, controls, device), promised
 
     def _refuse_limits(self, options: Mapping[str, Any]) -> None:
         """The limit is the lock file's; another would be left unused."""
@@ -276,9 +276,9 @@ RUN = pytest.StashKey[_Run]()
 
 
 @pytest.fixture(name=FIXTURE)
-def gonogo_gauge(request: pytest.FixtureRequest) -> Gauge:
+def gonogo_gauge(request: pytest.FixtureRequest) -> Fixture:
     """`verify` and `check` of gonogo, by the limits of the project's lock file."""
-    return Gauge(request.config.stash[RUN], request.node)
+    return Fixture(request.config.stash[RUN], request.node)
 
 
 def pytest_configure(config: pytest.Config) -> None:

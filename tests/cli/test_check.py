@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import gonogo as package
 from gonogo import ops
-from gonogo.campaign import Limits, Plan, run_campaign
+from gonogo.campaign import Allowance, Plan, run_campaign
 from gonogo.cases import FINITE
 from gonogo.cli import cli
 from gonogo.errors import InputError, ReferenceFailed
@@ -254,7 +254,7 @@ def test_a_reference_that_takes_too_long_is_no_fault_of_the_kernel(
     file = write(tmp_path, "import torch\n\ndef kernel(x):\n    return torch.relu(x)\n")
     add_op(tmp_path / "slow", "slow_relu", "while True: pass")
     add_op(tmp_path / "quick", "quick_relu", "return torch.relu(x)")
-    given = {"dtypes": "float32", "cases": 2, "device": "cpu", "limits": Limits(timeout_s=3)}
+    given = {"dtypes": "float32", "cases": 2, "device": "cpu", "allowance": Allowance(timeout_s=3)}
     record = tmp_path / "run"
     message = (
         r"reference of op slow_relu failed on slow_relu:\S+: .*timed-out, no answer in 3 s, while the case was"

@@ -91,7 +91,7 @@ def test_no_test_is_asked_to_use_a_universal_limit(small_lock: Path) -> None:
     suite = Suite(small_lock, "small.lock", "", None, cases=1, seed=0)
     assert suite.find_unused()[1:] == ["  softmax, contract float32"]
     with pytest.raises(InputError, match=r"no limit for relu, contract float32, in small\.lock"):
-        suite.find_limit("relu", Contract(), (), "cpu")
+        suite.give_limit("relu", Contract(), (), "cpu")
 
 
 def multiply(a: Any, b: Any) -> Any:

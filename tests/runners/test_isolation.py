@@ -8,7 +8,7 @@ from runpy import run_path
 
 import pytest
 
-from gonogo.campaign import Limits, Plan, resume_campaign, run_campaign
+from gonogo.campaign import Allowance, Plan, resume_campaign, run_campaign
 from gonogo.ops import get_op
 from gonogo.records import RunDirectory, read_description, read_done, read_run
 
@@ -22,7 +22,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict]]:
         ("naughty",), ("float32",), cases=CASES, seed=1, distributions=("uniform",), ops_folders=(str(MORE_OPS),)
     )  # of this seed no input has stride 0, which torch writes nothing to
     folder = tmp_path_factory.mktemp("run")
-    progress = run_campaign(plan, folder, limits=Limits(timeout_s=5.0, memory_bytes=2**29), workers=2)
+    progress = run_campaign(plan, folder, allowance=Allowance(timeout_s=5.0, memory_bytes=2**29), workers=2)
     assert progress.rows == progress.total == CASES * len(get_op("naughty").kernels)
     found: dict[str, list[dict]] = {}
     for row in read_run(folder).to_pylist():
@@ -70,7 +70,7 @@ def test_neighbours_are_untouched(rows: dict[str, list[dict]]) -> None:
 @pytest.fixture(scope="module")
 def rough_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rough")
-    run_campaign(plan_rough(), folder, limits=Limits(timeout_s=20.0), workers=2)
+    run_campaign(plan_rough(), folder, allowance=Allowance(timeout_s=20.0), workers=2)
     return folder
 
 

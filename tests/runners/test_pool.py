@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.campaign import Limits, Plan, run_campaign
+from gonogo.campaign import Allowance, Plan, run_campaign
 from gonogo.errors import CampaignFailed, InputError, ReferenceFailed
 from gonogo.records import read_run
 from gonogo.runners.pool import READ_AHEAD, JobQueue
@@ -52,7 +52,7 @@ def test_workers_have_the_environment_of_their_own_campaign(
 
 def test_memory_below_a_workers_own_size(tmp_path: Path) -> None:
     with pytest.raises(CampaignFailed) as caught:
-        run_campaign(make_plan("calm"), tmp_path, limits=Limits(memory_bytes=2**20), workers=2)
+        run_campaign(make_plan("calm"), tmp_path, allowance=Allowance(memory_bytes=2**20), workers=2)
     said = str(caught.value)
     assert said.startswith("a worker does not fit: 0.")
     assert said.endswith("GiB resident, 0.000977 allowed before it has run a kernel. Allow more by --memory-gb")
@@ -62,7 +62,7 @@ def test_memory_below_a_workers_own_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limits", [{"timeout_s": 0.0}, {"timeout_s": float("nan")}, {"memory_bytes": 0}])
 def test_limits_are_above_zero(limits: dict[str, float]) -> None:
     with pytest.raises(InputError, match="it must be above 0"):
-        Limits(**limits)
+        Allowance(**limits)
 
 
 def test_mistake_in_a_reference_stops_the_campaign(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from gonogo.errors import InputError
 from gonogo.records import RunDirectory, read_description, read_done
 from gonogo.runners.device import count_workers, find_device, keep_switches
 from gonogo.runners.environment import describe_environment
-from gonogo.runners.pool import Limits, Pool
+from gonogo.runners.pool import Allowance, Pool
 
-__all__ = ["Limits", "Plan", "Progress", "resume_campaign", "run_campaign"]
+__all__ = ["Allowance", "Plan", "Progress", "resume_campaign", "run_campaign"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def run_campaign(
     plan: Plan,
     folder: Path,
     *,
-    limits: Limits | None = None,
+    allowance: Allowance | None = None,
     workers: int | None = None,
     report: Report | None = None,
 ) -> Progress:
@@ -43,13 +43,13 @@ def run_campaign(
         raise InputError(f"{folder} already holds a run; go on with it by --resume, or choose another directory")
     with keep_switches(plan.device):
         description = {"environment": describe_environment(plan.device)}
-        return _run(plan, folder, description, {}, limits or Limits(), workers, report)
+        return _run(plan, folder, description, {}, allowance or Allowance(), workers, report)
 
 
 def resume_campaign(
     folder: Path,
     *,
-    limits: Limits | None = None,
+    allowance: Allowance | None = None,
     workers: int | None = None,
     report: Report | None = None,
     ops_folders: Sequence[str] = (),
@@ -60,7 +60,7 @@ def resume_campaign(
     find_device(plan.device)
     with keep_switches(plan.device):
         description["resumed"] = [*description.get("resumed", []), describe_environment(plan.device)]
-        return _run(plan, folder, description, read_done(folder), limits or Limits(), workers, report)
+        return _run(plan, folder, description, read_done(folder), allowance or Allowance(), workers, report)
 
 
 def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[str]) -> Plan:
@@ -78,7 +78,7 @@ def _run(
     folder: Path,
     description: dict[str, Any],
     done: dict[tuple[int, str], str],
-    limits: Limits,
+    allowance: Allowance,
     workers: int | None,
     report: Report | None,
 ) -> Progress:
@@ -88,7 +88,7 @@ def _run(
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from None
     total, rows_done, outcomes = plan.count_rows(), len(done), dict[str, int]()
-    pool = Pool(workers or count_workers(plan.device), limits)
+    pool = Pool(workers or count_workers(plan.device), allowance)
     progress = Progress(rows_done, total, outcomes)
     try:
         for rows in pool.run(plan.jobs(done)):

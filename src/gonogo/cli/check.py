@@ -88,14 +88,14 @@ def check(
         raise InputError(f"--only {only} is not among --dtypes {dtypes}: leave --dtypes out")
     kernel = find_kernel(target, op)
     with need_backend("gonogo check"):
-        from gonogo.campaign import Limits
+        from gonogo.campaign import Allowance
         from gonogo.user.isolated import check_file
     try:
         with Reporter(sys.stderr.isatty()) as reporter:
             found = check_file(
                 kernel, op, contract=promised, dtypes=split_words(dtypes), cases=cases, seed=seed, device=device,
-                lock=lock, limits=Limits(timeout_s, memory_gb * 2**30), suspects="fail" if strict else "rerun",
-                only=only, record=record, report=reporter.report,
+                lock=lock, allowance=Allowance(timeout_s, memory_gb * 2**30),
+                suspects="fail" if strict else "rerun", only=only, record=record, report=reporter.report,
             )  # fmt: skip
     except KeyboardInterrupt:  # not by click, whose exit code is that of a no-go
         click.echo("interrupted: no verdict", err=True)

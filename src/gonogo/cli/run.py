@@ -117,11 +117,11 @@ def run(
     else:
         fields = _find_fields(folders, **plan_options)
     with need_backend("gonogo run"):  # what takes seconds to import comes behind what may be mistyped
-        from gonogo.campaign import Limits, Plan, resume_campaign, run_campaign
+        from gonogo.campaign import Allowance, Plan, resume_campaign, run_campaign
         from gonogo.runners.device import find_device
     reporter = Reporter(sys.stderr.isatty())
     started = time.monotonic()
-    limits = Limits(timeout_s, memory_gb * 2**30)
+    allowance = Allowance(timeout_s, memory_gb * 2**30)
     if resume:
         start = partial(resume_campaign, folder, ops_folders=folders)
     else:
@@ -131,7 +131,7 @@ def run(
         start = partial(run_campaign, plan, folder)
     try:
         with reporter:
-            progress = start(limits=limits, workers=workers, report=reporter.report)
+            progress = start(allowance=allowance, workers=workers, report=reporter.report)
     except KeyboardInterrupt:
         click.echo(f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}", err=True)
         sys.exit(130)

@@ -162,7 +162,7 @@ def _find_value(method: Method, readings: Readings, contract: str, cells: npt.ND
         return np.nan
 
 
-def find_limit(
+def try_limit(
     method: Method, name: tuple[str, ...], readings: npt.NDArray[np.float64], runs: Sequence[str] = ()
 ) -> Limit | None:
     """The limit of one group; None where it has too few readings for the rule."""
@@ -186,7 +186,7 @@ def calibrate(rows: Rows, method: Method) -> list[Limit]:
         by_op = gather_by_op(method, readings, contract, np.flatnonzero(groups == group))
         made_from = f"{len(by_op)} ops" if op == EVERY_OP else kernel
         name = op, contract, made_from, dtype
-        limits.append(find_limit(method, name, np.concatenate(by_op), rows.columns.runs))
+        limits.append(try_limit(method, name, np.concatenate(by_op), rows.columns.runs))
     return [limit for limit in limits if limit is not None]
 
 

@@ -189,7 +189,7 @@ def _read_v_abft(
 
     None where an output is infinite by right, since its product is past the format's range: no finite unit fits.
     """
-    if op.name != "matmul":
+    if not op.is_matrix_product:
         return None
     wide, expected = output.double(), reference.expected
     past = expected.isfinite() & (expected.abs() >= get_format(dtype).overflow_start)

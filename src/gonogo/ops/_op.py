@@ -111,6 +111,8 @@ class Op:
     """Axes that its work is the product of: one that counts twice is named twice. Empty for all axes, once each."""
     sums_of_products: bool = False
     """Whether small integers make every intermediate exact, so that the only right answer is the exact one."""
+    is_matrix_product: bool = False
+    """Whether it is the product of two matrices, its inputs: some tolerances are made for nothing else."""
     reference: Source | None = None
     """Where its float64 reference is from; None in its own folder, until it is found there by its name."""
 

@@ -36,7 +36,7 @@ START_UP_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Allowance:
     """What a kernel may use."""
 
     timeout_s: float = 60.0
@@ -126,8 +126,8 @@ class Worker:
 class Pool:
     """So many workers, kept alive."""
 
-    def __init__(self, workers: int, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, workers: int, allowance: Allowance) -> None:
+        self.allowance = allowance
         self.gpu_memory_share = 0.9 / workers
         self._failed_starts = 0
         self._context = multiprocessing.get_context("forkserver")
@@ -202,25 +202,25 @@ class Pool:
         worker.transcript.empty_if_large()
         idle_s = time.monotonic() - worker.since
         if worker.job is not None or not worker.ready:
-            allowed_s = self.limits.timeout_s if worker.ready else START_UP_S
+            allowed_s = self.allowance.timeout_s if worker.ready else START_UP_S
             if idle_s > allowed_s:
                 return "timed-out", f"no answer in {allowed_s:g} s"
         resident = worker.resident_bytes
-        if worker.ready and resident > self.limits.memory_bytes:
+        if worker.ready and resident > self.allowance.memory_bytes:
             return "out-of-memory", self._compare_memory(resident)
         return None
 
     def _check_own_size(self, worker: Worker) -> None:
         """Refuse a limit that no worker can keep, even before it runs anything."""
         resident = worker.resident_bytes
-        if resident > self.limits.memory_bytes:
+        if resident > self.allowance.memory_bytes:
             raise CampaignFailed(
                 f"a worker does not fit: {self._compare_memory(resident)} before it has run a kernel. "
                 "Allow more by --memory-gb"
             )
 
     def _compare_memory(self, resident: int) -> str:
-        return f"{resident / 2**30:.3g} GiB resident, {self.limits.memory_bytes / 2**30:.3g} allowed"
+        return f"{resident / 2**30:.3g} GiB resident, {self.allowance.memory_bytes / 2**30:.3g} allowed"
 
     def _replace(
         self, worker: Worker, outcome: str, detail: str | None

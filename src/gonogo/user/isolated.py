@@ -30,7 +30,7 @@ from gonogo.verdict.verdicts import CaseVerdict, Verification
 from gonogo.words import find_contract, find_op, name_contract
 
 if TYPE_CHECKING:
-    from gonogo.campaign import Limits, Progress
+    from gonogo.campaign import Allowance, Progress
     from gonogo.runners.pool import Pool
 
 MAX_TIMEOUTS = 3
@@ -75,7 +75,7 @@ def check_file(
     distributions: str | Sequence[str] = USUAL,
     device: str = "auto",
     lock: str | Path | None = None,
-    limits: Limits | None = None,
+    allowance: Allowance | None = None,
     suspects: Suspects = "rerun",
     only: str | None = None,
     record: str | Path | None = None,
@@ -97,7 +97,7 @@ def check_file(
     with contextlib.ExitStack() as stack:
         stack.enter_context(keep_switches(place))  # first, for they are recorded
         recorder = None if record is None else open_record(record, place, isolated=True)
-        runner = stack.enter_context(_open_runner(known, place, limits))
+        runner = stack.enter_context(_open_runner(known, place, allowance))
         planned = target or choice.plan(choose_size_limit(choice, place, runner, candidate))
         control = [] if record is None else [find_control(known)]
         rows = runner.run_all(planned, [*control, candidate], report)
@@ -113,7 +113,7 @@ def check_file(
         verification = explain_failure(verification, referee, promised, planned=planned, lock=lock)
     if verification.failed:
         verification = replace(
-            verification, replay=_tell_replay(kernel, verification, promised, device, lock, limits, suspects)
+            verification, replay=_tell_replay(kernel, verification, promised, device, lock, allowance, suspects)
         )
     ours = [row for row in rows if row["role"] == "candidate"]
     outcomes = Counter(row["outcome"] for row in ours)
@@ -127,14 +127,14 @@ def _tell_replay(
     contract: Contract,
     device: str,
     lock: str | Path | None,
-    limits: Limits | None,
+    allowance: Allowance | None,
     suspects: Suspects,
 ) -> str:
     """The command that runs the smallest failing case again, by the same limit."""
-    from gonogo.campaign import Limits
+    from gonogo.campaign import Allowance
 
-    usual = Limits()
-    allowed = limits or usual
+    usual = Allowance()
+    allowed = allowance or usual
     options = {
         "--contract": name_contract(contract) if contract != Contract() else None,
         "--device": device if device != "auto" else None,
@@ -204,12 +204,12 @@ class Isolated:
 
 
 @contextlib.contextmanager
-def _open_runner(op: Op, device: str, limits: Limits | None) -> Iterator[Isolated]:
+def _open_runner(op: Op, device: str, allowance: Allowance | None) -> Iterator[Isolated]:
     """Workers, which are gone afterwards."""
-    from gonogo.runners.pool import Limits, Pool
+    from gonogo.runners.pool import Allowance, Pool
 
     def make_pool() -> Pool:
-        return Pool(_count_workers(device), limits or Limits())
+        return Pool(_count_workers(device), allowance or Allowance())
 
     runner = Isolated(op, device, make_pool, make_pool())
     try:

@@ -44,7 +44,7 @@ class Suite:
     machines: set[str] = field(default_factory=set)
     """That the fresh limits were measured on."""
 
-    def find_limit(
+    def give_limit(
         self, op: str | Op, contract: Contract, controls: Sequence[Callable[..., Any]], device: str
     ) -> Limit:
         """The limit of the lock file, or a fresh one where it is to be updated."""

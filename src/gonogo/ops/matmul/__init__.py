@@ -15,6 +15,7 @@ OP = Op(
     main="K",
     reduced=("K",),
     sums_of_products=True,
+    is_matrix_product=True,
     takes=("nan",),
     kernels=(
         Kernel("matmul_torch", "torch"),
