@@ -18,10 +18,11 @@ from gonogo.execution import execute
 from gonogo.execution.bench import Job, prepare
 from gonogo.execution.call import to_torch
 from gonogo.execution.measurement import Reference, compare_outputs, make_reference, measure_output
-from gonogo.ops import get_op
+from gonogo.ops import AtHand, get_op
 from gonogo.records import RunDirectory, read_run
 from gonogo.runners import environment
 from gonogo.schema import Contract
+from gonogo.user.own_op import Op, make_candidate
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
@@ -130,3 +131,26 @@ def test_commit_of_another_project_is_not_gonogos(tmp_path: Path, monkeypatch: p
     assert environment._read_commit() is None
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     assert (environment._read_commit() or "").endswith("+")
+
+
+@pytest.mark.parametrize("contract", [Contract(), Contract(accumulate="float16")])
+def test_the_reference_in_force_comes_before_the_kernel_is_announced(contract: Contract) -> None:
+    """A reference that takes long never counts against a kernel, and no contract but its own is worked out."""
+    events: list[str] = []
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        events.append("reference")
+        return x.sum(-1)
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        events.append("kernel")
+        return x.double().sum(-1).to(x.dtype)
+
+    op = Op(
+        "total", inputs={"x": "rows cols"}, output="rows", sizes={"rows": (3,), "cols": (5,)}, reference=reference
+    )
+    case = parse_case("total:f16:3x5:c:uniform:1", op)
+    job = Job(0, case, "verify", op, (make_candidate(op, AtHand(kernel), contract),), "cpu", bounds_only=True)
+    (row,) = execute.run_job(job, events.append)
+    assert row["outcome"] == "ok"
+    assert events == ["reference", "reference", "candidate", "kernel", "kernel"]  # its scale, and that of one chain

@@ -89,12 +89,18 @@ def prepare(
     inputs: list[torch.Tensor] | None = None,
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
 ) -> Bench:
-    """Inputs, unless at hand, and the reference of the default contract."""
+    """Inputs, unless at hand, and the references of all contracts that are in force.
+
+    All of that is done before any kernel is announced: what a reference takes is not to be counted as a kernel's.
+    """
     inputs = inputs or make_inputs(job.case, job.device, job.op)
     # The copies are in memory of their own; the layout stays with the inputs.
     bench = Bench(job, inputs, [x.contiguous().clone() for x in inputs], announce, keep_error)
     bench.outputs |= dict.fromkeys(job.gave_nothing)
-    reference = bench.reference(Contract())
-    if job.settled == -math.inf:
-        reference.sequential_scale  # noqa: B018  now, for what it takes is not to be counted as a kernel's
+    contracts = [kernel.contract_for(job.case.dtype) for kernel in job.kernels]
+    others = [] if job.bounds_only else [Contract()]  # what a policy and the framework's own op are held against
+    for contract in dict.fromkeys([*contracts, *others]):
+        reference = bench.reference(contract)
+        if job.settled == -math.inf:
+            reference.sequential_scale  # noqa: B018  computed once it is asked for
     return bench
