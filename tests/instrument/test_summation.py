@@ -212,3 +212,15 @@ def test_terms_of_all_kinds_lean_neither_way():
     scale = error_scale(lambda x: x.exp().sum(0), [x])[1]
     plain = error_scale(lambda x: x.sum(0), [x.double().exp()])[1]  # as inputs, they have no errors of their own
     assert scale.mean() < 1.2 * plain.mean()
+
+
+def test_terms_that_cancel_to_nothing_have_a_finite_scale():
+    """No step of the sum's own size is left to round to: the terms' own counts. Zeros alone have one, too."""
+    torch.manual_seed(18)
+    half = 1e3 * torch.randn(2048, 8)
+    for x in (torch.cat([half, -half]), torch.zeros(4096, 8)):
+        expected, scale = error_scale(lambda x: (x * 1.5).sum(0), [x])
+        assert expected.abs().max() <= 1e-9
+        assert scale.isfinite().all()
+        for name, kernel in KERNELS.items():
+            assert read_bound(kernel(x * 1.5), expected, scale) <= CORRECT, name

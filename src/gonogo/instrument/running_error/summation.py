@@ -59,7 +59,8 @@ def bound_lean(x: Tensor, total: Tensor, unit: float, dims: tuple[int, ...]) -> 
     a multiple of the step, and terms that are equal, or all close below a multiple, are off to the same side. A
     kernel may scale its terms as it likes, so steps of all kinds are tried. Terms of all kinds average out.
     """
-    largest = total.abs() * unit
+    # Where terms cancel, the sum was as large as any of them on the way.
+    largest = torch.maximum(total.abs(), x.abs().amax(dims, keepdim=True)) * unit
     lean = torch.zeros_like(total)
     for part in range(STEPS):
         step = (largest * 2 ** (-part / STEPS)).clamp_(min=torch.finfo(x.dtype).tiny)
