@@ -28,8 +28,9 @@ from gonogo.cases.plan import CASES_PER_SEED
 from gonogo.formats import get_format
 from gonogo.ops import DTYPES, Op, find_ops
 from gonogo.policies import load_policies
-from gonogo.records import MEASURED, SCHEMA_VERSION, make_schema, policy_column
+from gonogo.records import MEASURED, SCHEMA_VERSION, make_schema
 from gonogo.records.run_directory import PART_ROWS, RUN_FILE
+from gonogo.schema import policy_column
 
 FAULTY_EVERY = 4
 RUNS = 4

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, Self
 
 from gonogo.errors import InputError
 from gonogo.formats import get_format
-
-Row = dict[str, Any]
-"""A record, by column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +94,16 @@ class Contract:
     """Format of the output where it is not that of the inputs: float32 sums of half-precision inputs."""
 
     def __post_init__(self) -> None:
-        for field, allowed in (
+        for name, allowed in (
             ("products", ("ieee", *PRODUCTS)),
             ("summation", ("blocked", "sequential", "probabilistic")),
         ):
-            if getattr(self, field) not in allowed:
-                raise InputError(f"contract {field} is {getattr(self, field)!r}; it is one of {', '.join(allowed)}")
+            if getattr(self, name) not in allowed:
+                raise InputError(f"contract {name} is {getattr(self, name)!r}; it is one of {', '.join(allowed)}")
 
-        for field in ("accumulate", "intermediate", "output"):
-            if getattr(self, field) is not None:
-                get_format(getattr(self, field), role=f"contract {field}")
+        for name in ("accumulate", "intermediate", "output"):
+            if getattr(self, name) is not None:
+                get_format(getattr(self, name), role=f"contract {name}")
 
     def describe(self) -> str:
         """In one word: the accumulate format, and whatever differs from the default.
@@ -156,3 +154,162 @@ class Contract:
         if self.summation == "probabilistic":
             return math.sqrt(length)
         return max(math.log2(length + 1), math.sqrt(length))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a call, or of its output, short of how large its errors are."""
+
+    word: str
+    """`ok`, or the first of records.OUTCOMES that holds."""
+    detail: str | None = None
+    """One line: how many elements, which shape, what was raised."""
+    unjudged: str | None = None
+    """Why some elements of an output that is otherwise ok are not judged."""
+    error: str | None = None
+    """Traceback and message of what was raised, as Python prints them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element of an output."""
+
+    index: tuple[int, ...]
+    expected: float
+    actual: float
+    ulp: int
+    """Units in the last place between the two; ULP_SATURATED where there is no number of them."""
+    bound: float
+    """Its error in the gauge `bound`."""
+    leaf: str | None = None
+    """Path of the leaf it is in, where an output has several."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeafReading:
+    """The bound reading of one leaf of an output."""
+
+    path: str
+    bound: float
+    blind_from: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What became of an output and what it reads: all that a verdict needs."""
+
+    outcome: str = "ok"
+    """One of records.OUTCOMES."""
+    detail: str | None = None
+    """One line on the outcome."""
+    unjudged: str | None = None
+    """Why some elements are not judged, where they are not."""
+    leaf: str | None = None
+    """Path of the leaf that the readings are of, the worst one; None where an output has but one."""
+    leaves: tuple[LeafReading, ...] = ()
+    """What each leaf reads, where an output has several."""
+    absolute: float | None = None
+    """Largest |actual − expected|."""
+    magnitude: float | None = None
+    """The same over the size of the whole reference."""
+    ulp: float | None = None
+    """Largest error in units in the last place."""
+    bound: float | None = None
+    """Largest error in units of u_c·S."""
+    bound_at: str | None = None
+    """Index of that element, joined by commas."""
+    bias: float | None = None
+    """Mean signed error in the same units, times √count."""
+    deterministic: float | None = None
+    """The bound reading with every sum taken for one long chain; None where no verdict needs it."""
+    rmse: float | None = None
+    """Root mean square of actual − expected."""
+    v_abft: float | None = None
+    """Worst error over u_c·K/√2·rms(row of a)·rms(column of b), of a matrix product."""
+    blind_from: float | None = None
+    """The limit of the gauge `bound` above which zeros would pass for most of the output."""
+    deterministic_blind_from: float | None = None
+    """The same of the gauge `deterministic`."""
+
+    def read(self, gauge: str) -> float | None:
+        """The reading of a gauge, by its name."""
+        value: float | None = getattr(self, gauge, None)
+        return value
+
+    def end(self, outcome: Outcome) -> Self:
+        """The same with what became of it."""
+        return replace(self, outcome=outcome.word, detail=outcome.detail, unjudged=outcome.unjudged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record(Measured):
+    """One kernel on one case."""
+
+    number: int
+    """Place of the case in its plan."""
+    case: str
+    """Id of the case."""
+    op: str
+    """Name of the op."""
+    dtype: str
+    """Of the case: what inputs have that follow it."""
+    shape: str
+    """Sizes of the op's axes, joined by x."""
+    layout: str
+    """Of the inputs: one for all, or one for each, joined by +."""
+    distribution: str
+    """Of the values of the inputs."""
+    strategy: str
+    """How the sizes were chosen, or why the case was run again."""
+    seed: int
+    """Of the values of the inputs."""
+    reduced_length: int
+    """Terms of the op's sums; 1 for none."""
+    kernel: str
+    """Name of the kernel."""
+    role: str
+    """`control`, `faulty` or `candidate`."""
+    framework: str
+    """`torch`, `triton` or `numpy`; `triton` for whatever launched it."""
+    contract: str
+    """What the kernel promises, in a word."""
+    calibrate_against: str | None = None
+    """The control that a faulty kernel is compared with."""
+    current_atol: float | None = None
+    """Hand-picked atol of the published corpus."""
+    compared_with: str | None = None
+    """The control whose output `bits_equal` and `signal` refer to."""
+    bits_equal: bool | None = None
+    """Whether the output has that control's bits."""
+    signal: float | None = None
+    """How far beyond rounding the two are apart."""
+    time_us: float | None = None
+    """Of the second call."""
+    stats: ErrorStats | None = None
+    """The paper's record, where one was asked for."""
+    policies: Mapping[str, float | None] = field(default_factory=dict)
+    """By name, what each policy reads: at most 1 where it passes."""
+    worst: tuple[Element, ...] = ()
+    """The worst elements, the worst first, where they were asked for."""
+    error: str | None = None
+    """What the kernel raised, with its traceback."""
+    printed: str | None = None
+    """The last of what the kernel printed, where it ran isolated."""
+    set_up: bool = True
+    """Whether the case could be set up; where not, no kernel has run."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """By column, what there is: nothing of what is None; `policy_…` for each policy."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in NESTED}
+        plain |= self.stats.to_dict() if self.stats is not None else {}
+        plain |= {policy_column(name): value for name, value in self.policies.items()}
+        return {name: value for name, value in plain.items() if value is not None}
+
+
+def policy_column(name: str) -> str:
+    """Column of a policy's reading: at most 1 where the policy passes."""
+    return f"policy_{name}"
+
+
+NESTED = ("stats", "policies", "worst", "leaves", "set_up")
+"""Fields of a record that are no column, or several."""

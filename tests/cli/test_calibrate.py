@@ -41,7 +41,7 @@ def test_a_limit_that_zeros_pass_is_left_out(tmp_path: Path) -> None:
         if (row["contract"], row["role"], row["outcome"]) == ("float16", "control", "ok"):
             row["bound"] = 2.0**11  # 1 / u of float16: off by all of S
     folder = RunDirectory(tmp_path / "run", read_description(RUN))
-    folder.append(rows)
+    folder.append_rows(rows)
     folder.close()
     lock = tmp_path / "gonogo.lock"
     done = calibrate(tmp_path / "run", "-o", lock, "--json")

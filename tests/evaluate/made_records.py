@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.policies import load_policies
-from gonogo.records import RunDirectory, policy_column
+from gonogo.records import RunDirectory
+from gonogo.schema import policy_column
 
 _numbers = count()
 
@@ -34,6 +35,6 @@ def make_row(kernel: str, role: str = "control", **given: Any) -> dict[str, Any]
 def write_run(folder: Path, rows: list[dict[str, Any]], *, gpu: str | None = "NVIDIA H200") -> Path:
     """A finished run with these rows."""
     directory = RunDirectory(folder, {"plan": {}, "environment": {"gpu": gpu}})
-    directory.append(rows)
+    directory.append_rows(rows)
     directory.close()
     return folder

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from make_record import make_record
 
 from gonogo.cases import parse_case
 from gonogo.errors import BadReference
@@ -41,7 +42,7 @@ def test_roundings_apart_among_subnormals_are_two_units_of_signal() -> None:
     expected = torch.tensor([1.5 * step, 1.0], dtype=torch.float64)
     reference = Reference(expected, torch.zeros(2), Contract(), lambda: torch.zeros(2))
     down, up = (torch.tensor([times * step, 1.0]).half() for times in (1, 2))
-    assert compare_outputs(down, up, reference, "float16") == {"bits_equal": False, "signal": 2.0}
+    assert compare_outputs(down, up, reference, "float16") == (False, 2.0)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
@@ -60,14 +61,12 @@ def test_a_case_is_blind_where_most_of_what_it_says_is_within_the_limit(count: i
 
 
 def test_a_run_keeps_what_the_schema_has_a_column_for(tmp_path: Path) -> None:
-    rows = [
-        {"number": 0, "case": "c", "kernel": "k", "contract": "float32", "outcome": "ok", "blind_from": math.inf}
-    ]
+    record = make_record(bound=0.5, policies={"kernelbench": 0.25}, blind_from=math.inf, printed="hello")
     directory = RunDirectory(tmp_path, {})
-    directory.append(rows)
-    assert json.loads((tmp_path / "journal.jsonl").read_text()) == [
-        {name: value for name, value in rows[0].items() if name != "blind_from"}
-    ]
+    directory.append([record])
+    (row,) = json.loads((tmp_path / "journal.jsonl").read_text())
+    assert row == make_record(bound=0.5, policies={"kernelbench": 0.25}).to_dict()
+    assert not {"blind_from", "printed", "set_up"} & row.keys()
     directory.close()
     assert read_run(tmp_path).num_rows == 1
 
@@ -88,8 +87,7 @@ def read_v_abft(a: list[list[float]], b: list[list[float]], output: torch.Tensor
     op = get_op("matmul")
     inputs = [torch.tensor(x, dtype=torch.float16) for x in (a, b)]
     reference = make_reference(op, inputs, Contract(), tuple(output.shape))
-    reading: float | None = measure_output(op, "float16", output, reference, 2, None, inputs, None)["v_abft"]
-    return reading
+    return measure_output(make_record(), op, "float16", output, reference, 2, None, inputs, None).v_abft
 
 
 def test_reference_of_another_shape() -> None:
@@ -151,6 +149,6 @@ def test_the_reference_in_force_comes_before_the_kernel_is_announced(contract: C
     )
     case = parse_case("total:f16:3x5:c:uniform:1", op)
     job = Job(0, case, "verify", op, (make_candidate(op, AtHand(kernel), contract),), "cpu", bounds_only=True)
-    (row,) = execute.run_job(job, events.append)
-    assert row["outcome"] == "ok"
+    (record,) = execute.run_job(job, events.append)
+    assert record.outcome == "ok"
     assert events == ["reference", "reference", "candidate", "kernel", "kernel"]  # its scale, and that of one chain

@@ -29,7 +29,7 @@ from gonogo.instrument.running_error.mode import RunningErrorMode  # noqa: E402
 from gonogo.instrument.running_error.rules import PASSIVE, RULES  # noqa: E402
 from gonogo.instrument.running_error.rules.smooth import SLOPES  # noqa: E402
 from gonogo.ops import get_op  # noqa: E402
-from gonogo.schema import Contract  # noqa: E402
+from gonogo.schema import Contract, Measured  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location("analytic_scale", Path(__file__).with_name("analytic_scale.py"))
 assert _spec is not None
@@ -1157,8 +1157,8 @@ def test_float16_arithmetic_stays_within_its_scale(x):
         output = x / np.sqrt(total / np.float16(9) + np.float16(1e-5))
     inputs = [torch.from_numpy(x)]
     reference = make_reference(get_op("rmsnorm"), inputs, HALF, x.shape)
-    row = read_bounds(torch.from_numpy(output), reference)
-    assert row["deterministic"] <= 1
+    measured = read_bounds(Measured(), torch.from_numpy(output), reference)
+    assert measured.deterministic <= 1
     assert reference.unjudged is None or np.square(x.astype(float)).sum() >= 65520 / (1 + 10 * 2.0**-11)
 
 

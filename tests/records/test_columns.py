@@ -17,7 +17,7 @@ def test_a_column_that_a_run_lacks_is_null(tmp_path: Path) -> None:
     rows = read_run(RUN).to_pylist()[:80]
     for name in ("old", "new"):
         directory = RunDirectory(tmp_path / name, read_description(RUN) | {"seed": name})
-        directory.append([row | {"case": f"{row['case']}{name == 'old':d}"} for row in rows])
+        directory.append_rows([row | {"case": f"{row['case']}{name == 'old':d}"} for row in rows])
         directory.close()
     (part,) = (tmp_path / "old").glob("part-*.parquet")
     table = pq.read_table(part)

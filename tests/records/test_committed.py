@@ -127,8 +127,9 @@ def test_ids_replay(name: str, gpu: pa.Table) -> None:
         assert (case.id, case.dtype, case.distribution) == (row["case"], row["dtype"], row["distribution"])
         bench = prepare(Job(0, case, "replay", op, (op.kernel(row["kernel"]),), "cpu"))
         again = run_kernel(bench, op.kernel(row["kernel"]))
-        assert (again["outcome"], again["shape"], again["count"]) == ("ok", row["shape"], row["count"])
-        assert again["bound"] <= 2.0
+        assert (again.outcome, again.shape, again.stats and again.stats.count) == ("ok", row["shape"], row["count"])
+        assert again.bound is not None
+        assert again.bound <= 2.0
 
 
 @pytest.mark.parametrize("folder", CPU_RUNS, ids=lambda folder: folder.name)

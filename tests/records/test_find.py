@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,31 @@ from click.testing import CliRunner
 
 from gonogo.cli import cli
 from gonogo.errors import InputError
-from gonogo.records import RunDirectory, append_rows, find_distinct_runs, load_columns, read_description, read_run
+from gonogo.records import (
+    RunDirectory,
+    append_records,
+    find_distinct_runs,
+    load_columns,
+    read_description,
+    read_run,
+)
+from gonogo.schema import Record
 
+FIELDS = {field.name for field in fields(Record)}
 RUN = Path(__file__).parent.parent.parent / "records" / "cpu-11"
 
 
 def write_run(folder: Path, rows: list[dict[str, Any]], **changed: Any) -> Path:
     """Rows of the committed run, described as it is but for what is changed."""
     directory = RunDirectory(folder, read_description(RUN) | changed)
-    directory.append(rows)
+    directory.append_rows(rows)
     directory.close()
     return folder
+
+
+def read_back(row: dict[str, Any]) -> Record:
+    """A record of what its row has of it, but for statistics and policies."""
+    return Record(**{name: value for name, value in row.items() if name in FIELDS})
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +78,8 @@ def test_copies(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
 def test_records_of_two_processes(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     """They have no plan: what they hold decides."""
     for name, chosen in (("a", rows[:30]), ("b", rows[20:])):
-        append_rows(tmp_path / name, read_description(RUN)["environment"], chosen)
+        records = [read_back(row) for row in chosen]
+        append_records(tmp_path / name, read_description(RUN)["environment"], records)
     with pytest.raises(InputError, match="share 10 of 30 rows"):
         load_columns([tmp_path])
 

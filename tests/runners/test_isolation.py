@@ -100,7 +100,7 @@ def test_control_that_crashes_harms_no_other(rough_folder: Path) -> None:
 def test_control_that_crashed_is_not_run_again_after_resume(rough_folder: Path, tmp_path: Path) -> None:
     begun = [row for row in read_run(rough_folder).to_pylist() if row["kernel"] in ("rough_plain", "rough_torch")]
     directory = RunDirectory(tmp_path, read_description(rough_folder))
-    directory.append(begun)
+    directory.append_rows(begun)
     directory.close()
     assert {job.gave_nothing for job in plan_rough().jobs(read_done(tmp_path))} == {("rough_torch",)}
     resume_campaign(tmp_path, workers=2)

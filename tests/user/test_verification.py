@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from make_record import make_record
 
 import gonogo
 from gonogo.cases import NON_FINITE, ON_CPU, USUAL, Planned, plan_cases
@@ -30,7 +31,7 @@ from gonogo.limits.lock import read_lock, write_lock
 from gonogo.limits.rules import rule
 from gonogo.limits.shipped import shipped_lock
 from gonogo.ops import Op, find_ops, get_op
-from gonogo.records import append_rows, load_columns, read_description, read_run
+from gonogo.records import append_records, load_columns, read_description, read_run
 from gonogo.schema import Contract
 from gonogo.user.calibration import measure_limit
 from gonogo.user.own_op import compute_in
@@ -106,10 +107,10 @@ def test_a_wrong_kernel_explains_itself() -> None:
         f"worst case  {worst.case}: no-go: reads {worst.verdict.reading:.4g} bound, "
         f"above the limit {worst.verdict.limit:.4g} (pooled",
         "cases of correct kernels on NVIDIA H200",
-        f"B {sizes['B']}, S {sizes['S']}, H {sizes['H']}; {row['dtype']}; {row['distribution']} values; ",
-        row["layout"],
-        f"{tuple(found.worst['index'])}: expected {found.worst['expected']!r}, actual {found.worst['actual']!r}, ",
-        f"{found.worst['ulp']} ULPs apart",
+        f"B {sizes['B']}, S {sizes['S']}, H {sizes['H']}; {row.dtype}; {row.distribution} values; ",
+        row.layout,
+        f"{found.worst.index}: expected {found.worst.expected!r}, actual {found.worst.actual!r}, ",
+        f"{found.worst.ulp} ULPs apart",
         f"smallest    {found.smallest}",
         f'replay      gonogo.verify(short_sum, "softmax", only="{found.smallest}", device="cpu")',
     ):
@@ -171,7 +172,7 @@ def test_controls_make_one_limit_for_all_cases() -> None:
     op, readings = own_rmsnorm(), []
     for control in (rmsnorm, fast_rmsnorm):
         alone = gonogo.verify(control, op, device="cpu", cases=8)
-        readings += [one.record["bound"] for one in alone.verdicts]
+        readings += [one.record.bound for one in alone.verdicts]
     assert limit == rule("pooled").limit(np.array(readings))
     assert gonogo.verify(rmsnorm, op, controls=[rmsnorm], device="cpu", cases=1, dtypes="float32").limit_from == (
         "pooled, 1 reading of 1 control on 1 case; at most 95 % false positives, with 95 % confidence"
@@ -216,7 +217,7 @@ def test_dtypes_by_the_names_that_people_use() -> None:
     given: dict[str, Any] = {"device": "cpu", "cases": 1}
     for dtypes in (torch.float16, "half", ["fp16", torch.half], ("torch.float16",)):
         found = gonogo.verify(softmax, "softmax", dtypes=dtypes, **given)
-        assert [one.record["dtype"] for one in found.verdicts] == ["float16"]
+        assert [one.record.dtype for one in found.verdicts] == ["float16"]
     with pytest.raises(InputError, match="unknown dtype 'float64'"):
         gonogo.verify(softmax, "softmax", dtypes=[torch.float64], **given)
 
@@ -250,10 +251,10 @@ def test_a_kernel_that_computes_but_the_first_row_is_no_go() -> None:
         # With one row it is right; with more, all that is judged says so.
         assert {one.sizes["rows"] for one in found.failed} == {7}
         passed = [one for one in found.verdicts if one.verdict.decision == "go" and one.sizes["rows"] > 1]
-        assert all(one.record["distribution"] == "zeros" for one in passed), passed
+        assert all(one.record.distribution == "zeros" for one in passed), passed
         assert found.worst is not None
-        assert found.worst["index"][0] > 0
-        assert (found.worst["actual"], found.holds_under) == (0.0, None)
+        assert found.worst.index[0] > 0
+        assert (found.worst.actual, found.holds_under) == (0.0, None)
     assert gonogo.verify(rmsnorm, own_rmsnorm(), **given).decision == "go"
 
 
@@ -557,7 +558,7 @@ def test_casts_of_the_reference_are_told() -> None:
     """Its value stays float64: an exact kernel reads 0, and one that rounds once more is still within."""
     cast = make_op(reference=lambda x, w: (x.float() * w.float()).to(x.dtype))
     found = gonogo.verify(lambda x, w: (x.double() * w.double()).to(x.dtype), cast, device="cpu", cases=4)
-    assert max(one.record["bound"] for one in found.verdicts) == 0
+    assert max(one.record.bound for one in found.verdicts) == 0
     assert found.notes == (
         "the reference casts to float32: its value stays float64, and a rounding to float32 counts as error that "
         "is allowed. Leave the cast out, unless the op itself rounds there",
@@ -862,11 +863,8 @@ ENVIRONMENT = {"device": "cpu", "processor": "a processor", "torch": "2"}
 
 
 def append_some(folder: str, first: int) -> int:
-    rows = [
-        {"case": f"c{number}", "kernel": "k", "contract": "float32", "outcome": "ok", "role": "control"}
-        for number in range(first, first + 10)
-    ]
-    return sum(append_rows(Path(folder), ENVIRONMENT, rows[at : at + 2]).added for at in range(0, 10, 2))
+    records = [make_record(case=f"c{number}") for number in range(first, first + 10)]
+    return sum(append_records(Path(folder), ENVIRONMENT, records[at : at + 2]).added for at in range(0, 10, 2))
 
 
 def test_many_processes_append_at_once(tmp_path: Path) -> None:
@@ -893,13 +891,13 @@ def test_a_deleted_part_costs_no_other(tmp_path: Path) -> None:
 def test_other_versions_are_told(tmp_path: Path) -> None:
     append_some(str(tmp_path / "run"), 0)
     newer = ENVIRONMENT | {"torch": "3"}
-    row = {"case": "c", "kernel": "k", "contract": "float32", "outcome": "ok"}
+    record = make_record()
     for _ in range(2):
-        append_rows(tmp_path / "run", newer, [row])
+        append_records(tmp_path / "run", newer, [record])
     description = read_description(tmp_path / "run")
     assert (description["environment"], description["appended"]) == (ENVIRONMENT, [newer])
     with pytest.raises(InputError, match="was recorded on processor a processor, this is another"):
-        append_rows(tmp_path / "run", ENVIRONMENT | {"processor": "another"}, [row])
+        append_records(tmp_path / "run", ENVIRONMENT | {"processor": "another"}, [record])
 
 
 def make_trial(size: int, failed: bool, **given: object) -> Trial:
@@ -1042,7 +1040,7 @@ def lazily(x):
 def verify(name, kernel, **given):
     try:
         found = gonogo.verify(kernel, "relu", device="cpu", strict=False, **given)
-        told = f"{found.decision}, {found.notes or None}, {found.verdicts[0].record['framework']}"
+        told = f"{found.decision}, {found.notes or None}, {found.verdicts[0].record.framework}"
     except gonogo.errors.InputError as error:
         told = str(error)
     print(f"{name}: {told}")

@@ -16,6 +16,7 @@ import gonogo  # noqa: E402
 from gonogo.errors import NothingJudged  # noqa: E402
 from gonogo.limits import Limit  # noqa: E402
 from gonogo.limits.lock import write_lock  # noqa: E402
+from gonogo.schema import Element  # noqa: E402
 from gonogo.verdict.explain import Trial, list_patterns  # noqa: E402
 from gonogo.verdict.shrinking import allowed_sizes  # noqa: E402
 from gonogo.verdict.weaker import LOWEST_LIMIT, looks_like_rounding  # noqa: E402
@@ -137,11 +138,8 @@ def test_errors_of_rounding_are_told_as_a_contract(
     assert gonogo.verify(kernel, op, contract=word, **given).decision == "go"
 
 
-def make_elements(signs: list[int], bound: float = 9.0) -> dict[str, list[dict[str, Any]]]:
-    return {"case": [
-        {"index": [row, 0], "expected": -1.0, "actual": -1.0 + sign / 8, "bound": bound}
-        for row, sign in enumerate(signs)
-    ]}  # fmt: skip
+def make_elements(signs: list[int], bound: float = 9.0) -> dict[str, list[Element]]:
+    return {"case": [Element((row, 0), -1.0, -1.0 + sign / 8, 1, bound) for row, sign in enumerate(signs)]}
 
 
 @pytest.mark.parametrize(
@@ -152,9 +150,9 @@ def test_roundings_err_to_both_sides(signs: list[int], rounding: bool) -> None:
     elements = make_elements(signs)
     assert looks_like_rounding(elements, 2.0) is rounding
     assert not looks_like_rounding(make_elements(signs, bound=1.0), 2.0)  # within the limit: no evidence
-    one_row = {"case": [element | {"index": [0, at]} for at, element in enumerate(elements["case"])]}
+    one_row = {"case": [replace(element, index=(0, at)) for at, element in enumerate(elements["case"])]}
     assert not looks_like_rounding(one_row, 2.0)
-    no_rows = {"case": [element | {"index": [at]} for at, element in enumerate(elements["case"])]}
+    no_rows = {"case": [replace(element, index=(at,)) for at, element in enumerate(elements["case"])]}
     assert looks_like_rounding(no_rows, 2.0) is rounding
 
 
@@ -249,8 +247,8 @@ def test_the_element_of_a_non_finite_output_is_not_finite() -> None:
     found = gonogo.verify(kernel, square_op(), dtypes="float32", **SETTINGS)
     assert found.worst is not None
     assert {case.verdict.reason for case in found.failed} == {"non-finite"}
-    assert math.isnan(found.worst["actual"])
-    assert math.isfinite(found.worst["expected"])
+    assert math.isnan(found.worst.actual)
+    assert math.isfinite(found.worst.expected)
 
 
 def test_an_element_that_is_not_judged_is_not_shown() -> None:
@@ -271,7 +269,7 @@ def test_an_element_that_is_not_judged_is_not_shown() -> None:
     job = Job(0, parse_case("energy:f16:2x8:c:uniform:0", op), "replay", op, (kernel,), "cpu")
     bench = prepare(job, inputs=[x])
     bench.outputs[kernel.name] = torch.tensor([torch.nan, 7.0], dtype=torch.float16)
-    assert [one["index"] for one in find_worst(bench, kernel, 9)] == [[1]]
+    assert [one.index for one in find_worst(bench, kernel, 9)] == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +305,7 @@ def test_a_contract_without_a_limit_is_judged_by_the_deterministic_bound() -> No
             )
             assert found.decision == decision, (reading, contract)
             if (reading, contract) == (1.7, "tf32"):
-                assert 1 < max(one.record["bound"] for one in found.verdicts) < LOWEST_LIMIT
+                assert 1 < max(one.record.bound for one in found.verdicts) < LOWEST_LIMIT
     found = gonogo.verify(make_square(6.0), square_op(), dtypes="float32", **SETTINGS)
     assert (found.decision, found.holds_under) == ("no-go", "float16")
 

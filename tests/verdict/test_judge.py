@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.records import OUTCOMES
-from gonogo.verdict.judge import DECISIONS, decide, judge, judge_record
+from gonogo.verdict.judge import DECISIONS, decide, judge
 
 numbers = st.floats(0, 1e300) | st.sampled_from([0.0, 1.0, math.inf, math.nan])
 
@@ -50,8 +50,7 @@ def test_columns_and_single_records_get_the_same_decision(rows: list[tuple]) -> 
 
 
 def test_messages() -> None:
-    record = {"outcome": "ok", "bound": 1.5, "deterministic": 0.7}
-    said = judge_record(record, 2.0, limit_from="pooled, 2,400 cases").message
+    said = judge("ok", 1.5, 2.0, deterministic=0.7, limit_from="pooled, 2,400 cases").message
     assert said == "go: reads 1.5 bound, within the limit 2 (pooled, 2,400 cases)"
     assert judge("timed-out", None, 2.0).message == "no-go: timed-out"
     assert judge("ok", None, 2.0, gauge="ulp").message == "no-go: no reading in the gauge ulp"

@@ -173,7 +173,7 @@ def test_what_is_above_a_limit_that_wide_is_no_go() -> None:
 
 def test_blind_cases_are_counted_beside_the_others() -> None:
     found = gonogo.verify(exact_sum, own_sum(16), distributions=("cancel", "offset"), cases=8, **IN_BFLOAT16)
-    assert {case.record["distribution"] for case in found.verdicts} == {"offset"}
+    assert {case.record.distribution for case in found.verdicts} == {"offset"}
     assert [case.kind for case in found.unjudged] == ["blind"] * 4
     assert f"  note        4 of 8 cases are not judged: {BLIND}" in repr(found)
 
@@ -181,7 +181,7 @@ def test_blind_cases_are_counted_beside_the_others() -> None:
 def test_another_case_takes_the_place_of_a_blind_one() -> None:
     """One row of normal values: whether its sum is lost in the scale depends on the seed."""
     found = gonogo.verify(exact_sum, own_sum(1, 1024), distributions="normal", cases=16, **IN_BFLOAT16)
-    fresh = [case.case for case in found.verdicts if case.record["seed"] >= 16]
+    fresh = [case.case for case in found.verdicts if case.record.seed >= 16]
     assert len(fresh) >= 4
     assert len(found.verdicts) + len(found.unjudged) == 16
     again = gonogo.verify(exact_sum, own_sum(1, 1024), distributions="normal", cases=16, **IN_BFLOAT16)

@@ -19,7 +19,7 @@ from gonogo.evaluate.policies import ALWAYS_SEEN, score_policies
 from gonogo.evaluate.tally import UNJUDGED, Score
 from gonogo.policies import Twin
 from gonogo.records import Columns
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Record
 from gonogo.verdict.judge import GO, NO_GO
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def _score_atol(rows: Rows, atol: float) -> Score:
     return score
 
 
-Judged = tuple[Row, bool]
-"""A row, and whether the tolerance flags it."""
+Judged = tuple[Record, bool]
+"""A record, and whether the tolerance flags it."""
 
 
 def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterator[Judged]:
@@ -72,29 +72,29 @@ def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterat
     case = bench.job.case
     for kernel in order_kernels(bench.op, case.dtype, case.axis_sizes(bench.op)):
         with np.errstate(all="ignore"):  # Triton's interpreter computes by NumPy, and faults overflow
-            row = run_kernel(bench, kernel)
+            record = run_kernel(bench, kernel)
         output = bench.outputs[kernel.name]
         reading = None if output is None else tolerance.read(bench, output, expected, twin)
-        yield row, row["outcome"] in ALWAYS_SEEN or (reading is not None and reading > 1)
+        yield record, record.outcome in ALWAYS_SEEN or (reading is not None and reading > 1)
 
 
 def count_judged(audit: Audit, judged: Sequence[Judged]) -> None:
     """As records are counted: by the same bins."""
     audit.counted_in = "live"
-    rows = Rows(_to_columns([row for row, _ in judged]))
+    rows = Rows(_to_columns([record for record, _ in judged]))
     decisions = np.where([flagged for _, flagged in judged], np.int8(NO_GO), np.int8(GO))
     audit.score.count(rows, rows.counted, lambda block: decisions[block])
 
 
-def _to_columns(rows: Sequence[Row]) -> Columns:
+def _to_columns(records: Sequence[Record]) -> Columns:
     """What tells the bins apart."""
-    columns = Columns(run=np.zeros(len(rows), np.int16))
+    columns = Columns(run=np.zeros(len(records), np.int16))
     for name in ("role", "distribution", "outcome"):
-        words = [row[name] for row in rows]
+        words = [getattr(record, name) for record in records]
         columns.names[name] = sorted(set(words))
         columns.codes[name] = np.searchsorted(columns.names[name], words).astype(np.int16)
-    columns.readings["absolute"] = np.array([row.get("absolute") for row in rows], np.float32)  # None is NaN
-    columns.signal = np.array([row.get("signal") for row in rows], np.float32)
-    equal = [row.get("bits_equal") for row in rows]
-    columns.bits_equal = np.array([-1 if one is None else one for one in equal], np.int8)
+    columns.readings["absolute"] = np.array([record.absolute for record in records], np.float32)  # None is NaN
+    columns.signal = np.array([record.signal for record in records], np.float32)
+    equal = [record.bits_equal for record in records]
+    columns.bits_equal = np.array([-1 if same is None else same for same in equal], np.int8)
     return columns

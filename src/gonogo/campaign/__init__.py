@@ -91,11 +91,11 @@ def _run(
     pool = Pool(workers or count_workers(plan.device), allowance)
     progress = Progress(rows_done, total, outcomes)
     try:
-        for rows in pool.run(plan.jobs(done)):
-            directory.append(rows)
-            rows_done += len(rows)
-            for row in rows:
-                outcomes[row["outcome"]] = outcomes.get(row["outcome"], 0) + 1
+        for records in pool.run(plan.jobs(done)):
+            directory.append(records)
+            rows_done += len(records)
+            for record in records:
+                outcomes[record.outcome] = outcomes.get(record.outcome, 0) + 1
             progress = Progress(rows_done, total, outcomes)
             if report is not None:
                 report(progress)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.table import Table
@@ -16,7 +17,7 @@ from gonogo.ops import add_folder
 from gonogo.words import find_op, find_words
 
 if TYPE_CHECKING:
-    from gonogo.schema import Row
+    from gonogo.schema import Element, Record
 
 READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "signal")
 
@@ -50,28 +51,29 @@ def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Pat
     set_switches(place)
     configure_torch()
     bench = prepare(Job(0, case, "replay", op, (op.kernel(kernel),), place))
-    row = run_kernel(bench, op.kernel(kernel))
+    record = run_kernel(bench, op.kernel(kernel))
     elements = find_worst(bench, op.kernel(kernel), worst)
     if as_json:
-        print_json({"schema": 1, "record": row, "worst": elements})
+        print_json({"schema": 1, "record": record.to_dict(), "worst": [asdict(one) for one in elements]})
         return
-    _print(row, elements)
+    _print(record, elements)
 
 
-def _print(row: Row, elements: list[dict[str, Any]]) -> None:
+def _print(record: Record, elements: list[Element]) -> None:
     # Not by rich: ids and what a kernel said may look like its markup or its emoji.
-    detail = f": {row['detail']}" if row.get("detail") else ""
-    click.echo(f"{row['case']}  {row['kernel']} ({row['role']}, contract {row['contract']})")
-    click.echo(f"outcome {row['outcome']}{detail}")
-    if "max_abs" not in row:
+    detail = f": {record.detail}" if record.detail else ""
+    click.echo(f"{record.case}  {record.kernel} ({record.role}, contract {record.contract})")
+    click.echo(f"outcome {record.outcome}{detail}")
+    if record.stats is None:
         return
-    click.echo("  ".join(f"{name} {row[name]:.4g}" for name in READINGS if row.get(name) is not None))
+    readings = {name: getattr(record, name) for name in READINGS}
+    click.echo("  ".join(f"{name} {value:.4g}" for name, value in readings.items() if value is not None))
     table = Table(title="worst elements in the bound gauge")
     for column in ("index", "expected", "actual", "ULPs apart", "reading"):
         table.add_column(column, justify="right", overflow="fold")
     for element in elements:
         table.add_row(
-            str(tuple(element["index"])), repr(element["expected"]), repr(element["actual"]),
-            str(element["ulp"]), f"{element['bound']:.4g}",
+            str(element.index), repr(element.expected), repr(element.actual), str(element.ulp),
+            f"{element.bound:.4g}",
         )  # fmt: skip
     make_console().print(table)

@@ -1,9 +1,11 @@
-"""One case, its kernels → rows. Runs inside a worker; whatever a kernel does must stay here."""
+"""One case, its kernels → records. Runs inside a worker; whatever a kernel does must stay here."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +27,7 @@ from gonogo.instrument.stats import measure
 from gonogo.ops import Kernel, Op
 from gonogo.policies import Twin
 from gonogo.records import MEASURED
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Element, Outcome, Record
 
 REFUSED_BY_INTERPRETER = {
     "bfloat16": "Triton's interpreter computes bfloat16 as integers and truncates on conversion"
@@ -38,23 +40,22 @@ def run_job(
     *,
     inputs: list[torch.Tensor] | None = None,
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
-) -> Iterator[Row]:
-    """Rows of a case, kernel by kernel; `announce` is told each before it runs, `keep_error` what it raised."""
+) -> Iterator[Record]:
+    """Records of a case, kernel by kernel; `announce` is told each before it runs, `keep_error` what it raised."""
     bench = prepare(job, announce, inputs=inputs, keep_error=keep_error)
     for kernel in job.kernels:
         announce(kernel.name)
-        row = run_kernel(bench, kernel)
-        yield row | {"worst": find_worst(bench, kernel, job.worst)} if job.worst else row
+        record = run_kernel(bench, kernel)
+        yield replace(record, worst=tuple(find_worst(bench, kernel, job.worst))) if job.worst else record
 
 
-def run_kernel(bench: Bench, kernel: Kernel) -> Row:
+def run_kernel(bench: Bench, kernel: Kernel) -> Record:
     """Call a kernel twice on the case and record all there is to say."""
-    described = describe(bench.job, kernel)
-    row = described.copy()
+    record = describe(bench.job, kernel)
     bench.outputs.setdefault(kernel.name, None)
     interpreted = bench.job.device == "cpu" and kernel.framework == "triton"
     if interpreted and bench.job.case.dtype in REFUSED_BY_INTERPRETER:
-        return row | {"outcome": "refused", "detail": REFUSED_BY_INTERPRETER[bench.job.case.dtype]}
+        return record.end(Outcome("refused", REFUSED_BY_INTERPRETER[bench.job.case.dtype]))
     launches = Launches(bench.job.device, REFUSED_BY_INTERPRETER.get(bench.job.case.dtype))
     try:
         function = kernel.load()
@@ -65,66 +66,69 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Row:
         raise
     except RefusedLaunch as refusal:
         bench.restore_inputs()
-        return row | {"framework": "triton", "outcome": "refused", "detail": str(refusal)}
+        return replace(record, framework="triton").end(Outcome("refused", str(refusal)))
     except BaseException as error:  # noqa: BLE001  the one place where a kernel may do what it likes
         bench.keep_error(kernel, error)
-        row |= explain(error, bench.job.device)
-        if row["outcome"] != "crashed":
+        outcome = explain(error, bench.job.device)
+        if outcome.word != "crashed":
             bench.restore_inputs()
-        return row
+        return replace(record, error=outcome.error).end(outcome)
     if launches.seen:  # whatever it was declared as
-        described["framework"] = row["framework"] = "triton"
-    row["time_us"] = elapsed * 1e6
-    outcome, detail = find_fault(first, again, kernel, bench)
-    if outcome not in MEASURED:
-        return row | {"outcome": outcome, "detail": detail}
+        record = replace(record, framework="triton")
+    return _measure(bench, kernel, record, first, again, elapsed * 1e6)
+
+
+def _measure(bench: Bench, kernel: Kernel, record: Record, first: Any, again: Any, time_us: float) -> Record:
+    """The record of a kernel that has run, with whatever can be read of its output."""
+    measured, outcome = replace(record, time_us=time_us), find_fault(first, again, kernel, bench)
+    if outcome.word not in MEASURED:
+        return measured.end(outcome)
     assert isinstance(first, torch.Tensor)
     output, reference = first.detach(), bench.reference(kernel.contract_for(bench.job.case.dtype))
     bench.outputs[kernel.name] = output
-    row |= read_bounds(output, reference, bench.job.settled)
+    measured = read_bounds(measured, output, reference, bench.job.settled)
     if not bench.job.bounds_only:
-        row |= measure_output(
-            bench.op, bench.job.case.dtype, output, reference, bench.reduced_length,
+        measured = measure_output(
+            measured, bench.op, bench.job.case.dtype, output, reference, bench.reduced_length,
             kernel.current.get(bench.job.case.dtype), bench.pristine, find_twin(bench, kernel),
         )  # fmt: skip
-        row |= _compare(bench, kernel, output)
-    if outcome == "ok":
-        settled = settle_outcome(output, reference, reference.contract.output or bench.job.case.dtype)
-        return (described if settled["outcome"] == "refused" else row) | settled  # a reading of nothing is none
-    return row | {"outcome": outcome, "detail": detail}
+        measured = _compare(measured, bench, kernel, output)
+    if outcome.word != "ok":
+        return measured.end(outcome)
+    outcome = settle_outcome(output, reference, reference.contract.output or bench.job.case.dtype)
+    return (record if outcome.word == "refused" else measured).end(outcome)  # a reading of nothing is none
 
 
-def describe(job: Job, kernel: Kernel) -> Row:
-    """The columns that are known before anything has run."""
+def describe(job: Job, kernel: Kernel) -> Record:
+    """What is known before anything has run."""
     op, case = job.op, job.case
     sizes = case.axis_sizes(op)
-    return {
-        "number": job.number, "case": case.id, "op": op.name, "dtype": case.dtype,
-        "shape": "x".join(map(str, case.sizes)), "layout": case.layout, "distribution": case.distribution,
-        "strategy": job.strategy, "seed": case.seed,
-        "reduced_length": math.prod(sizes[axis] for axis in op.reduced),
-        "kernel": kernel.name, "role": kernel.role, "framework": kernel.framework,
-        "contract": kernel.contract_for(case.dtype).describe(),
-        "calibrate_against": kernel.calibrate_against, "current_atol": kernel.current.get(case.dtype),
-    }  # fmt: skip
+    return Record(
+        number=job.number, case=case.id, op=op.name, dtype=case.dtype, shape="x".join(map(str, case.sizes)),
+        layout=case.layout, distribution=case.distribution, strategy=job.strategy, seed=case.seed,
+        reduced_length=math.prod(sizes[axis] for axis in op.reduced), kernel=kernel.name, role=kernel.role,
+        framework=kernel.framework, contract=kernel.contract_for(case.dtype).describe(),
+        calibrate_against=kernel.calibrate_against, current_atol=kernel.current.get(case.dtype),
+    )  # fmt: skip
 
 
-def _compare(bench: Bench, kernel: Kernel, output: torch.Tensor) -> Row:
-    """Bits and signal against the control that a kernel names; a control is held against the op's first."""
+def _compare(record: Record, bench: Bench, kernel: Kernel, output: torch.Tensor) -> Record:
+    """With bits and signal against the control that a kernel names; a control is held against the op's first."""
     dtype = bench.job.case.dtype
     first = next(k for k in bench.op.kernels if k.role == "control").name
     against = kernel.calibrate_against or first
     if kernel.role != "control" and _control_output(bench, against, kernel) is None:
         against = first  # the one it names does not run here
     if against == kernel.name:
-        return {}
+        return record
     control = _control_output(bench, against, kernel)
     if control is None or control.dtype != output.dtype:  # a contract may name an output format of its own
-        return {}
+        return record
     reference = bench.reference(bench.op.kernel(against).contract_for(dtype))
     if control.device != output.device:
         control, output = control.cpu(), output.cpu()
-    return {"compared_with": against} | compare_outputs(output, control, reference, dtype)
+    bits_equal, signal = compare_outputs(output, control, reference, dtype)
+    return replace(record, compared_with=against, bits_equal=bits_equal, signal=signal)
 
 
 def _control_output(bench: Bench, name: str, wanted_by: Kernel) -> torch.Tensor | None:
@@ -134,9 +138,9 @@ def _control_output(bench: Bench, name: str, wanted_by: Kernel) -> torch.Tensor 
         control = bench.op.kernel(name)
         if control.takes(bench.job.case.dtype, bench.job.case.axis_sizes(bench.op)):
             bench.announce(name)  # what it does to the worker is no fault of the kernel that wants it
-            row = run_kernel(bench, control)
-            if row["outcome"] == "crashed":
-                raise CampaignFailed(f"control {name} lost the GPU's context: {row['detail']}")
+            record = run_kernel(bench, control)
+            if record.outcome == "crashed":
+                raise CampaignFailed(f"control {name} lost the GPU's context: {record.detail}")
             bench.announce(wanted_by.name)
     return bench.outputs[name]
 
@@ -159,8 +163,8 @@ def _measure_twin(bench: Bench, output: torch.Tensor | None) -> Twin | None:
     return Twin(float(error.max()), float(error.square().mean().sqrt()))
 
 
-def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Row]:
-    """The worst elements of a kernel that has run: index, expected, actual, ULPs apart, bound reading.
+def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Element]:
+    """The worst elements of a kernel that has run.
 
     Those that are not finite on one side only come first, whatever the others read; those not judged never come.
     """
@@ -178,14 +182,12 @@ def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Row]:
     order = np.lexsort((-readings, ~mismatched))
     if reference.unjudged is not None:
         order = order[~reference.unjudged.cpu().reshape(-1).numpy()[order]]
-    elements: list[Row] = []
+    elements = []
     for at in order[:count].tolist():
-        place = slice(at, at + 1)
-        index = np.unravel_index(at, tuple(output.shape))
-        elements.append({
-            "index": [int(i) for i in index], "expected": float(expected[at]), "actual": float(actual[at]),
-            "ulp": measure(actual[place], expected[place]).max_ulp, "bound": float(readings[at]),
-        })  # fmt: skip
+        here = slice(at, at + 1)
+        index = tuple(int(i) for i in np.unravel_index(at, tuple(output.shape)))
+        ulp = measure(actual[here], expected[here]).max_ulp
+        elements.append(Element(index, float(expected[at]), float(actual[at]), ulp, float(readings[at])))
     return elements
 
 
@@ -195,6 +197,6 @@ def order_kernels(op: Op, dtype: str, sizes: Mapping[str, int]) -> tuple[Kernel,
     return tuple(sorted(usable, key=lambda kernel: kernel.role != "control"))
 
 
-def make_rows(job: Job, kernels: Sequence[Kernel], outcome: str, detail: str) -> list[Row]:
-    """Rows of kernels whose worker did not live to tell."""
-    return [describe(job, kernel) | {"outcome": outcome, "detail": detail} for kernel in kernels]
+def make_records(job: Job, kernels: Sequence[Kernel], outcome: Outcome) -> list[Record]:
+    """Records of kernels that never ran, or whose worker did not live to tell."""
+    return [describe(job, kernel).end(outcome) for kernel in kernels]

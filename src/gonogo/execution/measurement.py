@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,8 +21,7 @@ from gonogo.instrument.running_error.trace import trace_reference
 from gonogo.instrument.stats import measure
 from gonogo.ops import Op
 from gonogo.policies import Twin, read_policies, rmse
-from gonogo.records import policy_column
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Measured, Outcome, Record
 
 ON_HOST = 2**16
 """Outputs up to this size are measured in host memory: a dozen readings cost less there than their launches."""
@@ -150,36 +149,45 @@ def _forgive(scale: torch.Tensor) -> torch.Tensor:
     return scale.nan_to_num(nan=math.inf, posinf=math.inf)
 
 
-def read_bounds(output: torch.Tensor, reference: Reference, settled: float = -math.inf) -> Row:
-    """The readings a verdict is made from; up to `settled` the bound alone decides, and nothing else is read."""
+Subject = TypeVar("Subject", bound=Measured)
+
+
+def read_bounds(
+    subject: Subject, output: torch.Tensor, reference: Reference, settled: float = -math.inf
+) -> Subject:
+    """With the readings a verdict is made from; up to `settled` the bound alone decides, and no more is read."""
     output = reference.take_judged(output)
     bound = gauge("bound", accumulate=reference.contract.accumulate)
     reading = read(output, reference.expected, gauge=bound, scale=reference.scale)
     at = None if reading.index is None else ",".join(map(str, reading.index))
-    row: Row = {"bound": reading.worst, "bound_at": at, "bias": reading.bias, "deterministic": None}
-    row["blind_from"] = reference.blind_from
+    subject = replace(subject, bound=reading.worst, bound_at=at, bias=reading.bias, blind_from=reference.blind_from)
     if reading.worst <= settled:
-        return row
+        return subject
     longest = reading
     if reference.sequential_scale is not reference.scale:
         longest = read(output, reference.expected, gauge=bound, scale=reference.sequential_scale)
-    return row | {
-        "deterministic": longest.worst, "deterministic_blind_from": reference.deterministic_blind_from,
-    }  # fmt: skip
+    return replace(
+        subject, deterministic=longest.worst, deterministic_blind_from=reference.deterministic_blind_from
+    )
 
 
 def measure_output(
-    op: Op, dtype: str, output: torch.Tensor, reference: Reference, reduced_length: int, atol: float | None,
-    inputs: list[torch.Tensor], twin: Twin | None,
-) -> Row:  # fmt: skip
-    """ErrorStats and all readings that need no scale."""
+    record: Record, op: Op, dtype: str, output: torch.Tensor, reference: Reference, reduced_length: int,
+    atol: float | None, inputs: list[torch.Tensor], twin: Twin | None,
+) -> Record:  # fmt: skip
+    """With ErrorStats and all readings that need no scale."""
     expected = reference.expected
     output = output.to(expected.device)
-    row: Row = dict(measure(output, expected, atol=atol).to_dict())
-    row |= {name: read(output, expected, gauge=name).worst for name in ("absolute", "magnitude", "ulp")}
-    row |= {"rmse": rmse(output, expected), "v_abft": _read_v_abft(op, dtype, output, reference, inputs)}
-    policies = read_policies(output, expected, op=op.name, dtype=dtype, reduced_length=reduced_length, twin=twin)
-    return row | {policy_column(name): value for name, value in policies.items()}
+    absolute, magnitude, ulp = (
+        read(output, expected, gauge=name).worst for name in ("absolute", "magnitude", "ulp")
+    )
+    return replace(
+        record, stats=measure(output, expected, atol=atol), absolute=absolute, magnitude=magnitude, ulp=ulp,
+        rmse=rmse(output, expected), v_abft=_read_v_abft(op, dtype, output, reference, inputs),
+        policies=read_policies(
+            output, expected, op=op.name, dtype=dtype, reduced_length=reduced_length, twin=twin
+        ),
+    )  # fmt: skip
 
 
 def _read_v_abft(
@@ -216,37 +224,39 @@ def _differ(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return torch.where(agree, 0.0, (first - second).abs())
 
 
-def compare_outputs(output: torch.Tensor, control: torch.Tensor, reference: Reference, dtype: str) -> Row:
+def compare_outputs(
+    output: torch.Tensor, control: torch.Tensor, reference: Reference, dtype: str
+) -> tuple[bool, float]:
     """Whether a kernel's bits are its control's, and how far beyond rounding the two are apart."""
     integer = torch.int16 if output.dtype.itemsize == 2 else torch.int32
     equal = torch.equal(output.view(integer), control.view(integer))
     if equal:
-        return {"bits_equal": True, "signal": 0.0}
+        return True, 0.0
     first, second = (x.to(reference.expected.device).double() for x in (output, control))
     difference = _differ(first, second)
     fmt = get_format(dtype)
     # Among subnormals the step, and so the rounding, is that of the smallest normal value.
     rounding = fmt.unit_roundoff * reference.expected.abs().clamp(min=fmt.smallest_normal)
     size = (rounding + reference.unit_roundoff * reference.scale).nan_to_num(nan=0.0)
-    return {"bits_equal": False, "signal": worst_ratio(difference, size)}
+    return False, worst_ratio(difference, size)
 
 
-def settle_outcome(output: torch.Tensor, reference: Reference, dtype: str) -> Row:
+def settle_outcome(output: torch.Tensor, reference: Reference, dtype: str) -> Outcome:
     """The outcome of an output that is sound but for its numbers, and what there is to add."""
     mismatched = count_non_finite(output, reference, dtype)
     # Of NaN among the inputs NaN may well be all that comes out, and a kernel that loses it is wrong.
     if reference.is_undefined and (not mismatched or reference.from_finite):
-        return {"outcome": "refused", "detail": UNDEFINED}
+        return Outcome("refused", UNDEFINED)
     if mismatched:
-        return {"outcome": "non-finite", "detail": f"{mismatched} elements"}
+        return Outcome("non-finite", f"{mismatched} elements")
     if reference.unjudged is None:
-        return {"outcome": "ok", "detail": None}
+        return Outcome("ok")
     narrow = reference.contract.accumulate
     why = f"{narrow} may overflow on the way there" if get_format(narrow).largest < WIDE else NO_BOUND
     count = int(reference.unjudged.sum())
     if count == output.numel():
-        return {"outcome": "refused", "detail": f"no element can be judged: {why}"}
-    return {"outcome": "ok", "detail": f"{count} of {output.numel()} elements are not judged: {why}"}
+        return Outcome("refused", f"no element can be judged: {why}")
+    return Outcome("ok", f"{count} of {output.numel()} elements are not judged: {why}", unjudged=why)
 
 
 def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> int:

@@ -14,10 +14,10 @@ from gonogo.cases import GUARD_BITS, find_guard
 from gonogo.execution.bench import Bench
 from gonogo.execution.poison import poison_bits
 from gonogo.ops import Kernel
-from gonogo.schema import Row
+from gonogo.schema import Outcome
 
 
-def find_fault(first: Any, again: Any, kernel: Kernel, bench: Bench) -> tuple[str, str | None]:
+def find_fault(first: Any, again: Any, kernel: Kernel, bench: Bench) -> Outcome:
     """The first thing wrong with an output, short of its numbers. Inputs it has changed are restored."""
     wrong = find_wrong_kind(first, kernel, bench) or find_wrong_kind(again, kernel, bench)
     pairs: list[tuple[torch.Tensor, Any]] = [
@@ -34,17 +34,17 @@ def find_fault(first: Any, again: Any, kernel: Kernel, bench: Bench) -> tuple[st
     if wrong:
         return wrong
     if strays:
-        return "out-of-bounds", f"{strays} elements before or behind an array were written"
+        return Outcome("out-of-bounds", f"{strays} elements before or behind an array were written")
     if aliased and (changed or not _is_exact(first, bench, kernel)):
-        return "aliased", "the output is a view of an input"
+        return Outcome("aliased", "the output is a view of an input")
     if changed:
-        return "inputs-changed", ", ".join(changed)
+        return Outcome("inputs-changed", ", ".join(changed))
     unrepeated, unwritten = differ[-2], first.numel() - differ[-1]
     if unwritten:
-        return "unwritten", f"{unwritten} of {first.numel()} elements"
+        return Outcome("unwritten", f"{unwritten} of {first.numel()} elements")
     if unrepeated and not kernel.contract.atomics:
-        return "not-repeatable", f"{unrepeated} elements differ in a second call"
-    return "ok", None
+        return Outcome("not-repeatable", f"{unrepeated} elements differ in a second call")
+    return Outcome("ok")
 
 
 def _count_behind(inputs: Sequence[torch.Tensor]) -> int:
@@ -59,32 +59,32 @@ def _is_exact(output: torch.Tensor, bench: Bench, kernel: Kernel) -> bool:
     return torch.equal(output.to(expected.device), expected.to(output.dtype))
 
 
-def find_wrong_kind(output: Any, kernel: Kernel, bench: Bench) -> tuple[str, str] | None:
+def find_wrong_kind(output: Any, kernel: Kernel, bench: Bench) -> Outcome | None:
     """What keeps an output from being measured at all."""
     case = bench.job.case
     shape = case.shape_of(bench.op, bench.op.output)
     if not isinstance(output, torch.Tensor):
-        return "no-output", f"returned {type(output).__name__}"
+        return Outcome("no-output", f"returned {type(output).__name__}")
     if output.layout is not torch.strided:
-        return "no-output", f"returned a tensor of layout {str(output.layout).removeprefix('torch.')}"
+        return Outcome("no-output", f"returned a tensor of layout {str(output.layout).removeprefix('torch.')}")
     if output.device.type not in ("cpu", bench.job.device):
-        return "no-output", f"returned a tensor on device {output.device.type}"
+        return Outcome("no-output", f"returned a tensor on device {output.device.type}")
     if tuple(output.shape) != shape:
-        return "wrong-shape", f"{tuple(output.shape)}, not {shape}"
+        return Outcome("wrong-shape", f"{tuple(output.shape)}, not {shape}")
     dtype = str(output.dtype).removeprefix("torch.")
     expected = kernel.contract_for(case.dtype).output or case.dtype
-    return None if dtype == expected else ("wrong-dtype", f"{dtype}, not {expected}")
+    return None if dtype == expected else Outcome("wrong-dtype", f"{dtype}, not {expected}")
 
 
-def explain(error: BaseException, device: str) -> Row:
-    """Outcome of a call that did not return: one line of it, and the whole error beside what is recorded."""
+def explain(error: BaseException, device: str) -> Outcome:
+    """Outcome of a call that did not return: one line of it, and the whole error."""
     detail = f"{type(error).__name__}: {error}".partition("\n")[0][:300] + _tell_line(error)
-    row = {"detail": detail, "error": _format_error(error)}
+    word = "raised"
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return row | {"outcome": "out-of-memory"}
-    if _is_gpu_lost(device):
-        return row | {"outcome": "crashed"}
-    return row | {"outcome": "raised"}
+        word = "out-of-memory"
+    elif _is_gpu_lost(device):
+        word = "crashed"
+    return Outcome(word, detail, error=_format_error(error))
 
 
 def _format_error(error: BaseException) -> str:

@@ -27,7 +27,7 @@ from gonogo.records.run_directory import (
     write_part,
 )
 from gonogo.records.schema import SCHEMA_VERSION
-from gonogo.schema import Row
+from gonogo.schema import Record
 
 MACHINE = ("device", "gpu", "processor")
 """Facts of an environment that all rows of a run share."""
@@ -77,8 +77,8 @@ def _check_folder(folder: Path, environment: dict[str, Any]) -> None:
             )
 
 
-def append_rows(folder: Path, environment: dict[str, Any], rows: Sequence[Row]) -> Appended:
-    """Add rows as one part; make the directory where there is none."""
+def append_records(folder: Path, environment: dict[str, Any], records: Sequence[Record]) -> Appended:
+    """Add records as one part; make the directory where there is none."""
     check_appendable(folder, environment)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,16 +87,18 @@ def append_rows(folder: Path, environment: dict[str, Any], rows: Sequence[Row]) 
             _describe(folder, environment)
             table = read_run(folder, ["number", *KEY])
             known = set(zip(*(table[name].to_pylist() for name in KEY), strict=True))
-            fresh = {tuple(row[name] for name in KEY): row for row in reversed(rows)}
-            added = [row for key, row in reversed(fresh.items()) if key not in known]
+            fresh = {(record.case, record.kernel, record.contract): record for record in reversed(records)}
+            added = [record for key, record in reversed(fresh.items()) if key not in known]
             if added:
                 first = 1 + max(table["number"].to_pylist(), default=-1)
-                place = {case: first + at for at, case in enumerate(dict.fromkeys(row["case"] for row in added))}
-                numbered = [row | {"number": place[row["case"]]} for row in added]
-                write_part(name_part(folder), numbered)
+                cases = dict.fromkeys(record.case for record in added)
+                number_of = {case: first + at for at, case in enumerate(cases)}
+                write_part(
+                    name_part(folder), [record.to_dict() | {"number": number_of[record.case]} for record in added]
+                )
     except OSError as error:
         raise InputError(f"cannot record to {folder}: {error.strerror or error}") from None
-    return Appended(folder, len(added), len(rows) - len(added))
+    return Appended(folder, len(added), len(records) - len(added))
 
 
 @contextmanager

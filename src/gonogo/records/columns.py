@@ -18,7 +18,8 @@ from gonogo.errors import InputError
 from gonogo.policies import load_policies
 from gonogo.records.find import find_distinct_runs
 from gonogo.records.run_directory import JOURNAL, add_missing, list_parts, read_description, read_run
-from gonogo.records.schema import check_version, make_schema, policy_column
+from gonogo.records.schema import check_version, make_schema
+from gonogo.schema import policy_column
 
 Codes = npt.NDArray[np.int8] | npt.NDArray[np.int16]
 

@@ -1,4 +1,4 @@
-"""Rows ↔ a run directory: `run.json`, parts in Parquet, and a journal of what no part holds yet.
+"""Records ↔ a run directory: `run.json`, parts in Parquet, and a journal of what no part holds yet.
 
 A case's rows reach the journal in one write, so that a killed campaign loses only cases in flight. A full journal
 becomes a part: written beside, renamed, and only then forgotten. In between a row may stand twice; readers keep the
@@ -20,8 +20,10 @@ import pyarrow.parquet as pq
 
 from gonogo.errors import InputError
 from gonogo.records.schema import SCHEMA_VERSION, check_version, make_schema
-from gonogo.schema import Row
+from gonogo.schema import Record
 
+Row = dict[str, Any]
+"""A record as it is on disk: by column, what there is of it."""
 Data = TypeVar("Data", pa.Table, pa.RecordBatch)
 PART_ROWS = 20_000
 RUN_FILE, JOURNAL = "run.json", "journal.jsonl"
@@ -43,9 +45,15 @@ class RunDirectory:
         # A line cut short by a kill must not be glued to the next.
         self._rewrite_journal()
 
-    def append(self, rows: Sequence[Row]) -> None:
-        """Keep the rows of one case: of each, what the schema has a column for."""
-        rows = [{name: value for name, value in row.items() if name in self._columns} for row in rows]
+    def append(self, records: Sequence[Record]) -> None:
+        """Keep the records of one case: of each, what the schema has a column for."""
+        columns = self._columns
+        self.append_rows(
+            [{name: value for name, value in record.to_dict().items() if name in columns} for record in records]
+        )
+
+    def append_rows(self, rows: Sequence[Row]) -> None:
+        """Keep the records of one case as they are on disk."""
         self._journal.write("".join([json.dumps(list(rows)), "\n"]).encode())
         self._journal.flush()
         self._rows.extend(rows)
@@ -71,7 +79,7 @@ class RunDirectory:
 
 
 def write_part(path: Path, rows: Sequence[Row]) -> None:
-    """A part, whole or not at all."""
+    """Rows as a part, whole or not at all."""
     schema = make_schema()
     table = pa.table({name: [row.get(name) for row in rows] for name in schema.names}, schema=schema)
     partial = path.with_suffix(".partial")

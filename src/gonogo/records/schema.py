@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from gonogo.errors import InputError
 from gonogo.policies import load_policies
+from gonogo.schema import policy_column
 
 SCHEMA_VERSION = 1
 
@@ -72,6 +73,7 @@ READING_COLUMNS = {
     "magnitude": _SHORT,
     "ulp": _SHORT,
     "bound": _SHORT,
+    "leaf": _TEXT,  # path of the output leaf that the readings are of, where there are several
     "bound_at": _TEXT,  # index of the worst element
     "bias": _SHORT,  # of the bound gauge
     "deterministic": _SHORT,  # bound reading with every sum taken for one long chain
@@ -86,11 +88,6 @@ OUTCOME_COLUMNS = {
     "signal": _SHORT,
     "time_us": _SHORT,
 }
-
-
-def policy_column(name: str) -> str:
-    """Column of a policy's reading: at most 1 where the policy passes."""
-    return f"policy_{name}"
 
 
 def make_schema() -> pa.Schema:

@@ -1,1 +1,1 @@
-"""Jobs → rows: in this process, or in workers that may crash and hang."""
+"""Jobs → records: in this process, or in workers that may crash and hang."""

@@ -1,4 +1,4 @@
-"""An op with its functions at hand, and cases → rows, in this process: for code a user trusts."""
+"""An op with its functions at hand, and cases → records, in this process: for code a user trusts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gonogo.cases import Case, Planned, make_inputs
 from gonogo.ops import Kernel, Op
-from gonogo.schema import Row
+from gonogo.schema import Outcome, Record
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +81,7 @@ class InProcess:
     op: Op
     device: str
     bounds_only: bool = False
-    """Whether rows are for verdicts alone, and not for a record."""
+    """Whether records are for verdicts alone, and not to be kept."""
     settled: float = -math.inf
     """A bound reading up to this is go without a deterministic one beside it."""
     raised: list[BaseException] = field(default_factory=list, repr=False)
@@ -89,16 +89,16 @@ class InProcess:
     lost: list[str] = field(default_factory=list, repr=False)
     """The case on which a kernel read or wrote where no memory is: nothing runs on the GPU from here on."""
 
-    def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Row]]:
-        """Rows of each case, of those kernels that take its dtype."""
+    def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Record]]:
+        """Records of each case, of those kernels that take its dtype."""
         return list(self.run_each(planned, kernels, worst=worst))
 
     def run_each(
         self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0
-    ) -> Iterator[list[Row]]:
+    ) -> Iterator[list[Record]]:
         """The same, as they come."""
         from gonogo.execution.bench import Job
-        from gonogo.execution.execute import describe, run_job
+        from gonogo.execution.execute import make_records, run_job
 
         made = self._make_inputs([case for case, _ in planned])
         for number, (case, strategy) in enumerate(planned):
@@ -109,20 +109,19 @@ class InProcess:
                 settled=self.settled,
             )  # fmt: skip
             if inputs is None:
-                facts = [describe(job, kernel) for kernel in usable]
                 why = LOST.format(self.lost[0]) if self.lost else NO_ROOM
-                yield [fact | {"outcome": "refused", "detail": why} for fact in facts]
+                yield make_records(job, usable, Outcome("refused", why))
                 continue
             with _one_thread() if self.device == "cuda" else nullcontext():
-                rows = list(run_job(job, lambda kernel: None, inputs=inputs, keep_error=self._keep_error))
-            if any(row["outcome"] == "crashed" for row in rows):
+                records = list(run_job(job, lambda kernel: None, inputs=inputs, keep_error=self._keep_error))
+            if any(record.outcome == "crashed" for record in records):
                 self.lost.append(case.id)
             elif "far" in case.layout:
                 from torch.cuda import empty_cache
 
                 del inputs
                 empty_cache()  # gigabytes that nothing else here would use
-            yield rows
+            yield records
 
     def _keep_error(self, kernel: Kernel, error: BaseException) -> None:
         if kernel.role == "candidate" and not self.raised:

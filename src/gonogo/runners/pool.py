@@ -1,4 +1,4 @@
-"""Jobs → rows, by worker processes that may crash, hang, exit or eat memory without harm to the rest.
+"""Jobs → records, by worker processes that may crash, hang, exit or eat memory without harm to the rest.
 
 A worker tells which kernel it is about to run. If it dies or must be killed, that kernel gets the outcome and a new
 worker takes up the case behind it, without running that kernel again.
@@ -21,11 +21,11 @@ from typing import Any
 
 from gonogo.errors import CampaignFailed, InputError
 from gonogo.execution.bench import Job
-from gonogo.execution.execute import make_rows
+from gonogo.execution.execute import make_records
 from gonogo.runners.environment import read_switches
 from gonogo.runners.printed import Transcript
 from gonogo.runners.worker import work
-from gonogo.schema import Row
+from gonogo.schema import Outcome, Record
 
 POLL_S = 0.05
 """How often time-outs and memory are looked at."""
@@ -96,7 +96,7 @@ class Worker:
         theirs.close()
         self.job: Job | None = None
         self.kernel: str | None = None
-        self.rows: list[Row] = []
+        self.records: list[Record] = []
         self.ready = False
         self.since = time.monotonic()
 
@@ -110,7 +110,7 @@ class Worker:
 
     def start(self, job: Job) -> None:
         """Hand it a job."""
-        self.job, self.kernel, self.rows, self.since = job, None, [], time.monotonic()
+        self.job, self.kernel, self.records, self.since = job, None, [], time.monotonic()
         self.pipe.send(job)
 
     def kill(self) -> str:
@@ -137,10 +137,10 @@ class Pool:
     def _make_worker(self) -> Worker:
         return Worker(self._context, self.gpu_memory_share)
 
-    def run(self, jobs: Iterator[Job]) -> Iterator[list[Row]]:
-        """All rows of each case, as cases complete."""
+    def run(self, jobs: Iterator[Job]) -> Iterator[list[Record]]:
+        """All records of each case, as cases complete."""
         queue = JobQueue(jobs)
-        rows_of: dict[int, list[Row]] = {}  # of cases whose worker died half-way
+        records_of: dict[int, list[Record]] = {}  # of cases whose worker died half-way
         ran_dry = False
         while not ran_dry or any(worker.job for worker in self._workers):
             for place, worker in enumerate(self._workers):
@@ -150,10 +150,10 @@ class Pool:
                     if job is None:
                         break
                     self._start(worker, job)
-            for number, rows, rest in self._poll():
-                rows_of[number] = rows_of.pop(number, []) + rows
+            for number, records, rest in self._poll():
+                records_of[number] = records_of.pop(number, []) + records
                 if rest is None:
-                    yield rows_of.pop(number)
+                    yield records_of.pop(number)
                 else:
                     queue.put(rest)
                     ran_dry = False
@@ -162,8 +162,8 @@ class Pool:
         with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: _poll sees the job and its end
             worker.start(job)
 
-    def _poll(self) -> Iterator[tuple[int, list[Row], Job | None]]:
-        """(number of a case, its rows, what is left to run of it)."""
+    def _poll(self) -> Iterator[tuple[int, list[Record], Job | None]]:
+        """(number of a case, its records, what is left to run of it)."""
         by_pipe = {worker.pipe: worker for worker in self._workers}
         for pipe in wait(list(by_pipe), timeout=POLL_S):
             assert isinstance(pipe, Connection)
@@ -173,7 +173,7 @@ class Pool:
             if verdict is not None:
                 yield from self._replace(worker, *verdict)
 
-    def _listen(self, worker: Worker) -> Iterator[tuple[int, list[Row], Job | None]]:
+    def _listen(self, worker: Worker) -> Iterator[tuple[int, list[Record], Job | None]]:
         try:
             while worker.pipe.poll():
                 kind, content = worker.pipe.recv()
@@ -187,13 +187,13 @@ class Pool:
                     raise content
                 elif kind == "begin":
                     worker.kernel, self._failed_starts = content, 0
-                elif kind == "row":
+                elif kind == "record":
                     worker.kernel = None
-                    worker.rows.append(content)
+                    worker.records.append(content)
                 else:
                     assert worker.job is not None
                     number, worker.job = worker.job.number, None
-                    yield number, worker.rows, None
+                    yield number, worker.records, None
         except (EOFError, ConnectionResetError, OSError):
             yield from self._replace(worker, "crashed", None)
 
@@ -224,11 +224,11 @@ class Pool:
 
     def _replace(
         self, worker: Worker, outcome: str, detail: str | None
-    ) -> Iterator[tuple[int, list[Row], Job | None]]:
+    ) -> Iterator[tuple[int, list[Record], Job | None]]:
         """Kill a worker, start another, and say what became of its case."""
         if worker not in self._workers:
             return
-        job, kernel, rows = worker.job, worker.kernel, worker.rows
+        job, kernel, records = worker.job, worker.kernel, worker.records
         printed = worker.kill()
         detail = detail or _describe_exit(worker.process.exitcode)
         if job is None:
@@ -236,20 +236,20 @@ class Pool:
         self._workers[self._workers.index(worker)] = self._make_worker()
         if job is None:
             return
-        if kernel is None and not rows:
+        if kernel is None and not records:
             # It died before any kernel ran: the case itself cannot be set up.
-            rows = make_rows(job, job.kernels, outcome, f"{detail}, while the case was set up")
-            yield job.number, [row | {"set_up": False} for row in rows], None
+            made = make_records(job, job.kernels, Outcome(outcome, f"{detail}, while the case was set up"))
+            yield job.number, [replace(record, set_up=False) for record in made], None
             return
         lost = kernel
-        if kernel is None and rows[-1]["outcome"] == "crashed":
-            lost = rows[-1]["kernel"]
-        elif kernel is not None and kernel == job.kernels[len(rows)].name:  # else a control, to compare with
-            said = {"printed": printed} if printed else {}
-            rows = rows + [row | said for row in make_rows(job, [job.kernels[len(rows)]], outcome, detail)]
-        rest = job.kernels[len(rows) :]
+        if kernel is None and records[-1].outcome == "crashed":
+            lost = records[-1].kernel
+        elif kernel is not None and kernel == job.kernels[len(records)].name:  # else a control, to compare with
+            (record,) = make_records(job, [job.kernels[len(records)]], Outcome(outcome, detail))
+            records = [*records, replace(record, printed=printed or None)]
+        rest = job.kernels[len(records) :]
         gave_nothing = job.gave_nothing if lost is None else (*job.gave_nothing, lost)
-        yield job.number, rows, replace(job, kernels=rest, gave_nothing=gave_nothing) if rest else None
+        yield job.number, records, replace(job, kernels=rest, gave_nothing=gave_nothing) if rest else None
 
     def _count_failed_start(self, detail: str) -> None:
         """Give up on workers that end without a job, time and again."""

@@ -1,4 +1,4 @@
-"""The loop of a worker process: jobs in, rows out, one message each. It holds no state between cases."""
+"""The loop of a worker process: jobs in, records out, one message each. It holds no state between cases."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from gonogo.errors import BadKernelFile, ReferenceFailed
@@ -40,10 +41,9 @@ def _serve(pipe: Connection, job: Job, printed: Printed) -> None:
         pipe.send(("begin", kernel))
 
     try:
-        for row in run_job(job, announce):
-            text = printed.take(row["kernel"])
-            pipe.send(("row", row | {"printed": text} if text else row))
-            if row["outcome"] == "crashed":  # the GPU's context is gone with the kernel
+        for record in run_job(job, announce):
+            pipe.send(("record", replace(record, printed=printed.take(record.kernel) or None)))
+            if record.outcome == "crashed":  # the GPU's context is gone with the kernel
                 os._exit(1)
     except (BadKernelFile, ReferenceFailed) as error:
         pipe.send(("failed", error))

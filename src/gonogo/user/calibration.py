@@ -20,7 +20,7 @@ from gonogo.limits import Limit, make_limit
 from gonogo.limits.rules import rule
 from gonogo.limits.shipped import FoundLimit, check_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Record
 from gonogo.user.own_op import compute_in, make_controls, name_function
 from gonogo.words import find_op, need_torch
 
@@ -62,15 +62,15 @@ def measure_limit(
             bench = prepare(job)
             # Given controls run as their owner has torch set; ours must keep the contract they are here for.
             with nullcontext() if controls else keep_precision():
-                rows = [run_kernel(bench, kernel) for kernel in usable]
+                records = [run_kernel(bench, kernel) for kernel in usable]
             try:
-                check_controls(rows, checked)
+                check_controls(records, checked)
             except ControlFailed as error:
                 if controls:
                     raise
                 problem = f"{error.control} {error.problem}, on {error.case}"
                 raise InputError(f"{missing}: {problem}. {GIVE_CONTROLS}") from None
-            readings += [row["bound"] for row in rows if row["outcome"] == "ok"]
+            readings += [record.bound for record in records if record.outcome == "ok" and record.bound is not None]
     if not readings:
         raise InputError(f"{missing}: {made_from} gave no sound output. {GIVE_CONTROLS}")
     facts = describe_environment(place)
@@ -82,35 +82,34 @@ def measure_limit(
     return check_limit(limit, made_from), machine
 
 
-def check_controls(rows: Sequence[Row], controls: Sequence[Kernel]) -> None:
+def check_controls(records: Sequence[Record], controls: Sequence[Kernel]) -> None:
     """Refuse a given control that is wrong: what is beyond the deterministic bound no order of sums explains."""
     names = [kernel.name for kernel in controls]
-    for row in rows:
-        name = row["kernel"]
-        if name not in names or row["distribution"] in NON_FINITE or row["outcome"] == "refused":
+    for record in records:
+        if record.kernel not in names or record.distribution in NON_FINITE or record.outcome == "refused":
             continue
         problem = ""
-        if row["outcome"] != "ok":
-            verb = "" if row["outcome"] in ("raised", "timed-out", "crashed") else "is "
-            problem = f"{verb}{row['outcome']}" + (f": {row['detail']}" if row.get("detail") else "")
-        elif not row["deterministic"] <= 1.0:
-            problem = f"reads {row['deterministic']:.4g} deterministic, above the bound 1"
+        if record.outcome != "ok":
+            verb = "" if record.outcome in ("raised", "timed-out", "crashed") else "is "
+            problem = f"{verb}{record.outcome}" + (f": {record.detail}" if record.detail else "")
+        elif record.deterministic is None or not record.deterministic <= 1.0:
+            problem = f"reads {record.deterministic:.4g} deterministic, above the bound 1"
         if problem:
-            raise ControlFailed(name, row["case"], problem)
+            raise ControlFailed(record.kernel, record.case, problem)
 
 
-def pool_controls(rows: Sequence[Row], controls: Sequence[Kernel], op: Op, contract: Contract) -> FoundLimit:
+def pool_controls(records: Sequence[Record], controls: Sequence[Kernel], op: Op, contract: Contract) -> FoundLimit:
     """One limit from the readings of all controls on all of their cases."""
     names = [kernel.name for kernel in controls]
-    ours = [row for row in rows if row["kernel"] in names and row["outcome"] != "refused"]
-    chosen = [row for row in ours if row["distribution"] not in NON_FINITE]
-    readings = np.array([row["bound"] for row in chosen], float)
+    ours = [record for record in records if record.kernel in names and record.outcome != "refused"]
+    chosen = [record for record in ours if record.distribution not in NON_FINITE]
+    readings = np.array([record.bound for record in chosen], float)
     readings = readings[np.isfinite(readings)]
     if not readings.size:
         raise InputError(f"op {op.name}: no control gave a finite reading. Give other distributions, or controls")
     limit = make_limit(rule("pooled"), "bound", readings, op=op.name, contract=contract.describe())
     check_limit(limit, "controls")
-    cases = _count(len({row["case"] for row in chosen}), "case")
+    cases = _count(len({record.case for record in chosen}), "case")
     told = (
         f"pooled, {_count(limit.cases, 'reading')} of {_count(len(controls), 'control')} on {cases}; "
         f"at most {100 * limit.fp_upper95:.2g} % false positives, with 95 % confidence"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from gonogo.formats import FORMATS
 from gonogo.limits import Limit
 from gonogo.limits.shipped import FoundLimit, choose_limit
 from gonogo.ops import Op
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Measured, Outcome
 from gonogo.verdict.judge import Verdict
 from gonogo.verdict.verdicts import BLIND, is_blind, judge_measured
 from gonogo.words import find_contract, find_op, need_torch
@@ -54,20 +55,20 @@ def check(
     plain = find_op(op)
     tensors = _take_inputs(plain, inputs)
     found = choose_limit(plain, promised, lock=lock, limit=limit)
-    row = _measure(actual, plain, tensors, promised, found.gauge)
-    verdict = judge_measured(row, found)
-    if verdict.decision == "go" and is_blind(row, found):
+    measured = _measure(actual, plain, tensors, promised, found.gauge)
+    verdict = judge_measured(measured, found)
+    if verdict.decision == "go" and is_blind(measured, found):
         raise NothingJudged(plain.name, BLIND)
     return verdict
 
 
-def _compare(actual: Any, expected: Any) -> Row:
+def _compare(actual: Any, expected: Any) -> Measured:
     """Outcome and ULPs of an output beside what it should be."""
     from gonogo.instrument.readings import read
 
     shapes = tuple(np.shape(actual)), tuple(np.shape(expected))
     if shapes[0] != shapes[1]:
-        return {"outcome": "wrong-shape", "detail": f"{shapes[0]}, not {shapes[1]}"}
+        return Measured().end(Outcome("wrong-shape", f"{shapes[0]}, not {shapes[1]}"))
     try:
         reading = read(actual, expected, gauge="ulp").worst
         if math.isinf(reading):
@@ -75,9 +76,9 @@ def _compare(actual: Any, expected: Any) -> Row:
     except UnsupportedDtype as error:
         if error.role != "actual":
             raise
-        return {"outcome": "wrong-dtype", "detail": f"{error.dtype}, not floating point"}
+        return Measured().end(Outcome("wrong-dtype", f"{error.dtype}, not floating point"))
     # No finite error explains an element: NaN, or an infinity, on one side only.
-    return {"outcome": "non-finite" if math.isinf(reading) else "ok", "ulp": reading}
+    return Measured(outcome="non-finite" if math.isinf(reading) else "ok", ulp=reading)
 
 
 def _overflow_as(actual: Any, expected: Any) -> np.ndarray[Any, Any]:
@@ -92,7 +93,7 @@ def _overflow_as(actual: Any, expected: Any) -> np.ndarray[Any, Any]:
     return np.where(np.isinf(found) & (np.abs(wide) >= threshold) & (np.sign(found) == np.sign(wide)), found, wide)
 
 
-def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract, gauge: str) -> Row:
+def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract, gauge: str) -> Measured:
     """Outcome and readings of an output, as a run would record them, one in `gauge` among them."""
     from gonogo.execution.measurement import make_reference, read_bounds, settle_outcome
     from gonogo.instrument.readings import read
@@ -100,23 +101,24 @@ def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract
     shape, dtype = _find_shape(op, inputs), contract.output or _find_dtype(op, inputs)
     output = _to_tensor(actual)
     if output is None:
-        return {"outcome": "no-output", "detail": f"{type(actual).__name__} is no array"}
+        return Measured().end(Outcome("no-output", f"{type(actual).__name__} is no array"))
     if tuple(output.shape) != shape:
-        return {"outcome": "wrong-shape", "detail": f"{tuple(output.shape)}, not {shape}"}
+        return Measured().end(Outcome("wrong-shape", f"{tuple(output.shape)}, not {shape}"))
     if _name_dtype(output) != dtype:
-        return {"outcome": "wrong-dtype", "detail": f"{_name_dtype(output)}, not {dtype}"}
+        return Measured().end(Outcome("wrong-dtype", f"{_name_dtype(output)}, not {dtype}"))
     try:
         reference = make_reference(op, inputs, contract, shape)
     except Exception as error:  # whatever the code of an own op raises
         raise ReferenceFailed(op.name, "the given inputs", error) from error
     output = output.detach().to(reference.expected.device)  # small references are kept in host memory
-    row = read_bounds(output, reference)
-    if gauge not in row:
-        row[gauge] = read(output, reference.expected, gauge=gauge).worst
-    settled = settle_outcome(output, reference, dtype)
-    if settled["outcome"] == "refused":
-        raise NothingJudged(op.name, settled["detail"])
-    return row | settled
+    measured = read_bounds(Measured(), output, reference)
+    if measured.read(gauge) is None:
+        readings: dict[str, Any] = {gauge: read(output, reference.expected, gauge=gauge).worst}
+        measured = replace(measured, **readings)
+    outcome = settle_outcome(output, reference, dtype)
+    if outcome.word == "refused":
+        raise NothingJudged(op.name, str(outcome.detail))
+    return measured.end(outcome)
 
 
 def _take_inputs(op: Op, given: Mapping[str, Any]) -> list[torch.Tensor]:

@@ -18,7 +18,7 @@ from gonogo.cases import USUAL, Planned, parse_case
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.limits.shipped import choose_limit
 from gonogo.ops import DTYPES, InFile, Kernel, Op
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Record
 from gonogo.user.kernel_file import KernelFile
 from gonogo.user.own_op import find_control, make_candidate
 from gonogo.user.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_size_limit
@@ -84,7 +84,7 @@ def check_file(
     """Run a kernel file on `cases` cases per dtype, isolated, and judge each by a lock file, or the shipped limits.
 
     `suspects` are run again on fresh seeds or fail, as in gonogo.verify. `only` is the id of a single case, to
-    replay it. `record` is a run directory to add the rows to, with those of the op's torch control on the same
+    replay it. `record` is a run directory to add the records to, with those of the op's torch control on the same
     cases.
     """
     from gonogo.runners.device import find_device, keep_switches
@@ -100,24 +100,24 @@ def check_file(
         runner = stack.enter_context(_open_runner(known, place, allowance))
         planned = target or choice.plan(choose_size_limit(choice, place, runner, candidate))
         control = [] if record is None else [find_control(known)]
-        rows = runner.run_all(planned, [*control, candidate], report)
+        records = runner.run_all(planned, [*control, candidate], report)
         referee = Referee(runner, candidate, found, suspects)
-        verification = judge_candidate(referee, rows, promised, redraw=only is None)
+        verification = judge_candidate(referee, records, promised, redraw=only is None)
         setting = describe_setting(
             device, place, None if only else seed, [case.record for case in verification.verdicts]
         )
         verification = replace(verification, planned=len(planned), setting=setting)
         if recorder is not None:
             label = f"{kernel.path.stem}.{kernel.function}"
-            verification = replace(verification, recorded=recorder.append(rows, label))
+            verification = replace(verification, recorded=recorder.append(records, label))
         verification = explain_failure(verification, referee, promised, planned=planned, lock=lock)
     if verification.failed:
         verification = replace(
             verification, replay=_tell_replay(kernel, verification, promised, device, lock, allowance, suspects)
         )
-    ours = [row for row in rows if row["role"] == "candidate"]
-    outcomes = Counter(row["outcome"] for row in ours)
-    refused = next((row["detail"] for row in ours if row["outcome"] == "refused"), None)
+    ours = [record for record in records if record.role == "candidate"]
+    outcomes = Counter(record.outcome for record in ours)
+    refused = next((record.detail for record in ours if record.outcome == "refused"), None)
     return FileVerification(kernel, verification, dict(sorted(outcomes.items())), len(planned), refused)
 
 
@@ -157,34 +157,34 @@ class Isolated:
     make_pool: Callable[[], Pool]
     pool: Pool
 
-    def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Row]]:
-        """Rows of each case, kernel by kernel."""
+    def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Record]]:
+        """Records of each case, kernel by kernel."""
         jobs = self._make_jobs(planned, kernels, worst)
-        by_case: dict[str, list[Row]] = {}
-        for rows in self.pool.run(jobs):
-            self._check_set_up(rows)
-            by_case[rows[0]["case"]] = rows
+        by_case: dict[str, list[Record]] = {}
+        for records in self.pool.run(jobs):
+            self._check_set_up(records)
+            by_case[records[0].case] = records
         return [by_case[case.id] for case, _ in planned]
 
     def run_all(
         self, planned: Sequence[Planned], kernels: Sequence[Kernel], report: Callable[[Progress], None] | None
-    ) -> list[Row]:
-        """Rows of all cases in order; fewer where the candidate timed out too often."""
+    ) -> list[Record]:
+        """Records of all cases in order; fewer where the candidate timed out too often."""
         from gonogo.campaign import Progress
 
-        found: list[Row] = []
+        done: list[Record] = []
         outcomes: Counter[str] = Counter()
-        for rows in self.pool.run(self._make_jobs(planned, kernels)):
-            self._check_set_up(rows)
-            found += rows
-            outcomes.update(row["outcome"] for row in rows if row["role"] == "candidate")
+        for records in self.pool.run(self._make_jobs(planned, kernels)):
+            self._check_set_up(records)
+            done += records
+            outcomes.update(record.outcome for record in records if record.role == "candidate")
             if report is not None:
-                report(Progress(len(found), len(planned) * len(kernels), dict(outcomes)))
+                report(Progress(len(done), len(planned) * len(kernels), dict(outcomes)))
             if outcomes["timed-out"] >= MAX_TIMEOUTS:
                 self.pool.close()  # its workers are at cases that nobody waits for
                 self.pool = self.make_pool()
                 break
-        return sorted(found, key=lambda row: row["number"])
+        return sorted(done, key=lambda record: record.number)
 
     def _make_jobs(self, planned: Sequence[Planned], kernels: Sequence[Kernel], worst: int = 0) -> Iterator[Any]:
         from gonogo.execution.bench import Job
@@ -193,13 +193,13 @@ class Isolated:
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
             yield Job(number, case, strategy, self.op, usable, self.device, worst=worst)
 
-    def _check_set_up(self, rows: Sequence[Row]) -> None:
+    def _check_set_up(self, records: Sequence[Record]) -> None:
         """A worker that dies over the reference is no fault of the kernel."""
-        row = rows[0]
-        if not row.get("set_up", True):
+        record = records[0]
+        if not record.set_up:
             raise ReferenceFailed(
-                self.op.name, row["case"],
-                InputError(f"{row['outcome']}, {row['detail']}. Allow it more by --timeout or --memory-gb"),
+                self.op.name, record.case,
+                InputError(f"{record.outcome}, {record.detail}. Allow it more by --timeout or --memory-gb"),
             )  # fmt: skip
 
 

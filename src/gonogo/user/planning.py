@@ -72,8 +72,8 @@ def choose_size_limit(choice: Choice, device: str, runner: Runner, candidate: Ke
 
         return replace(ON_GPU, far=mem_get_info()[0] >= FAR_NEEDS)
     small = replace(choice, cases=1).plan(INTERPRETER)[-1:]
-    ((row,),) = runner.run(small, [candidate])
-    return INTERPRETER if row["framework"] == "triton" else ON_CPU
+    ((record,),) = runner.run(small, [candidate])
+    return INTERPRETER if record.framework == "triton" else ON_CPU
 
 
 def tell_unrun(op: Op, planned: Sequence[Planned]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Rows of a verification → a run directory, as `gonogo calibrate` and `gonogo evaluate` read any other.
+"""Records of a verification → a run directory, as `gonogo calibrate` and `gonogo evaluate` read any other.
 
 Controls are recorded as controls, by the contract each keeps. The kernel under test is a `candidate`: nothing is
 calibrated from it, and it counts as no fault.
@@ -7,12 +7,12 @@ calibrated from it, and it counts as no fault.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gonogo.schema import Row
+from gonogo.schema import Record
 from gonogo.user.own_op import CANDIDATE
 
 if TYPE_CHECKING:
@@ -21,18 +21,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recorder:
-    """A run directory that rows can be added to."""
+    """A run directory that records can be added to."""
 
     folder: Path
     environment: dict[str, Any]
 
-    def append(self, rows: Sequence[Row], label: str) -> Appended:
-        """Add rows, those of the candidate under `label`."""
-        from gonogo.records import append_rows
+    def append(self, records: Sequence[Record], label: str) -> Appended:
+        """Add records, those of the candidate under `label`."""
+        from gonogo.records import append_records
 
-        told = {"kernel": f"{CANDIDATE}:{label}", "calibrate_against": None}
-        converted = [row | told if row["role"] == CANDIDATE else row for row in rows]
-        return append_rows(self.folder, self.environment, converted)
+        labelled = [
+            replace(record, kernel=f"{CANDIDATE}:{label}", calibrate_against=None)
+            if record.role == CANDIDATE else record for record in records
+        ]  # fmt: skip
+        return append_records(self.folder, self.environment, labelled)
 
 
 def open_record(folder: str | Path, device: str, *, isolated: bool) -> Recorder:

@@ -18,7 +18,7 @@ from gonogo.limits import DTYPE_FREE, Limit
 from gonogo.limits.shipped import FoundLimit, choose_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
 from gonogo.runners.in_process import InProcess
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Record
 from gonogo.user.calibration import check_controls, pool_controls
 from gonogo.user.own_op import find_recorded_control, make_candidate, make_controls, name_function
 from gonogo.user.planning import DEFAULT_CASES, Choice, choose_size_limit, tell_unrun
@@ -58,7 +58,7 @@ def verify(
     A `limit` at hand goes before `controls`, which are run on all cases and make one limit; these before `lock`.
     A suspect case, above its limit and explained by the deterministic bound, is run again on three fresh seeds:
     it is no-go if it is above there too, and passes otherwise; with suspects="fail" it is no-go at once.
-    `only` is the id of a single case, to replay it. `record` is a run directory to add all rows to, the kernel's
+    `only` is the id of a single case, to replay it. `record` is a run directory to add all records to, the kernel's
     by `name`; a case that it has of this kernel and contract already stays as it was.
     """
     need_torch("gonogo.verify")
@@ -76,18 +76,18 @@ def verify(
     target = [(parse_case(only, plain), "replay")] if only else planned
     recorder = open_record(record, place, isolated=False) if record is not None else None
     extra = () if record is None else (find_recorded_control(plain, promised),)
-    rows = _run_kernels(runner, planned, target, candidate, beside, extra)
+    records = _run_kernels(runner, planned, target, candidate, beside, extra)
     if found is None:
-        found = pool_controls(rows, beside, plain, promised)
+        found = pool_controls(records, beside, plain, promised)
     notes = (*_find_notes(runner, target), *tell_unrun(plain, planned)) if plain.is_own else ()
     referee = Referee(runner, candidate, found, suspects)
-    verification = judge_candidate(referee, rows, promised, notes=notes, redraw=only is None)
+    verification = judge_candidate(referee, records, promised, notes=notes, redraw=only is None)
     setting = describe_setting(
         device, place, None if only else seed, [case.record for case in verification.verdicts]
     )
     verification = replace(verification, planned=len(target), setting=setting)
     if recorder is not None:
-        verification = replace(verification, recorded=recorder.append(rows, name or name_function(kernel)))
+        verification = replace(verification, recorded=recorder.append(records, name or name_function(kernel)))
     if not verification.failed:
         return verification
     verification = explain_failure(
@@ -127,14 +127,14 @@ def _run_kernels(
     candidate: Kernel,
     controls: tuple[Kernel, ...],
     extra: tuple[Kernel, ...],
-) -> list[Row]:
-    """Rows of the candidate, of the given controls, which must be right, and of `extra` ones for a record."""
-    rows: list[Row] = []
+) -> list[Record]:
+    """Records of the candidate, of the given controls, which must be right, and of `extra` ones for a record."""
+    records: list[Record] = []
     for kernels, chosen in _plan_runs(planned, target, candidate, controls, extra):
         for made in runner.run_each(chosen, kernels):
             check_controls(made, controls)
-            rows += made
-    return rows
+            records += made
+    return records
 
 
 def _plan_runs(

@@ -14,7 +14,7 @@ from typing import Any
 from gonogo.cases import Case, Planned, parse_case
 from gonogo.errors import ReferenceFailed
 from gonogo.ops import Op
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Element
 from gonogo.verdict.explain import ENOUGH, Pattern, Trial, list_patterns
 from gonogo.verdict.referee import FRESH_SEEDS, Referee, draw_again
 from gonogo.verdict.shrinking import allowed_sizes, resize, shrink
@@ -46,7 +46,7 @@ def explain_failure(
     smallest = shrink(referee, failed[0])
     # A suspect case has neither passed nor failed.
     plain = [case for case in verification.verdicts if case.verdict.decision != "suspect"]
-    trials = [_make_trial(case, runner.op, elements.get(case.case, [])) for case in plain]
+    trials = [_make_trial(case, runner.op, elements.get(case.case, ())) for case in plain]
     return replace(
         verification,
         worst=next(iter(elements[failed[0].case]), None),
@@ -58,13 +58,12 @@ def explain_failure(
     )
 
 
-def _find_elements(referee: Referee, one: CaseVerdict) -> list[Row]:
-    if one.verdict.reason == "timed-out":
-        return []  # it would again
-    case = parse_case(one.case, referee.runner.op)
-    ((row,),) = referee.runner.run([(case, "replay")], [referee.candidate], worst=LOOKED_AT)
-    elements: list[Row] = row.get("worst", [])
-    return elements
+def _find_elements(referee: Referee, failed: CaseVerdict) -> tuple[Element, ...]:
+    if failed.verdict.reason == "timed-out":
+        return ()  # it would again
+    case = parse_case(failed.case, referee.runner.op)
+    ((record,),) = referee.runner.run([(case, "replay")], [referee.candidate], worst=LOOKED_AT)
+    return record.worst
 
 
 def _find_pattern(
@@ -72,7 +71,7 @@ def _find_pattern(
 ) -> str | None:
     """The first pattern that is not refuted by a case that should escape it and fails all the same."""
     op = referee.runner.op
-    shrunk = _make_trial(smallest, op, [])
+    shrunk = _make_trial(smallest, op, ())
     for pattern in list_patterns(trials, op.main, shrunk, summed=_list_summed(op)):
         case = _escape(op, parse_case(worst.case, op), pattern)
         if case is None or worst.verdict.reason == "timed-out" or not _fails(referee, case):
@@ -98,7 +97,7 @@ def _list_summed(op: Op) -> tuple[str, ...]:
     Never an axis of the output that is not named, on however many sizes: the more elements an output has, the
     larger is the worst of them, whatever is wrong. That an error grows with it would be true and say nothing.
     """
-    kept = {*op.output.split(), *(one.below for one in op.inputs)}
+    kept = {*op.output.split(), *(described.below for described in op.inputs)}
     return op.reduced or tuple(axis for axis in op.axes if axis not in kept)
 
 
@@ -116,17 +115,17 @@ def _escape(op: Op, case: Case, pattern: Pattern) -> Case | None:
     return resize(op, case, escape.axis, size)
 
 
-def _make_trial(one: CaseVerdict, op: Op, elements: Sequence[Row]) -> Trial:
-    at = one.record.get("bound_at")
-    reading = one.verdict.reading
+def _make_trial(judged: CaseVerdict, op: Op, elements: Sequence[Element]) -> Trial:
+    record, reading = judged.record, judged.verdict.reading
+    at = record.bound_at
     return Trial(
-        one.sizes, one.record["layout"], one.record["distribution"], one.verdict.decision == "no-go",
+        judged.sizes, record.layout, record.distribution, judged.verdict.decision == "no-go",
         math.inf if reading is None else reading, tuple(int(i) for i in at.split(",")) if at else None,
-        tuple(one.sizes[axis] for axis in op.output.split()), _find_ratios(elements), one.record["dtype"],
+        tuple(judged.sizes[axis] for axis in op.output.split()), _find_ratios(elements), record.dtype,
     )  # fmt: skip
 
 
-def _find_ratios(elements: Sequence[Row]) -> tuple[float, float] | None:
+def _find_ratios(elements: Sequence[Element]) -> tuple[float, float] | None:
     """Least and largest of actual / expected."""
-    ratios = [one["actual"] / one["expected"] for one in elements if one["bound"] > 0 and one["expected"]]
+    ratios = [one.actual / one.expected for one in elements if one.bound > 0 and one.expected]
     return (min(ratios), max(ratios)) if ratios and all(map(math.isfinite, ratios)) else None

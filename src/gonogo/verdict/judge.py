@@ -55,18 +55,23 @@ class Verdict:
 
     `repeated` where it was suspect, and above its limit again on fresh seeds.
     """
-    outcome: str
     gauge: str
     reading: float | None
     limit: float | None
     limit_from: str
     """Rule, parameters and cases of the limit; or what stands in for one."""
+    detail: str | None = None
+    """One line on the outcome."""
+    leaf: str | None = None
+    """Path of the leaf that was read, the worst, where an output has several."""
     again: tuple[float, ...] = ()
     """What the same kind of case read on fresh seeds, where it was run on some; infinite where there was none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: NaN is null, an infinity "inf"; `share` is the reading over the limit."""
-        plain: dict[str, Any] = to_plain(asdict(self) | {"share": self.share, "message": self.message})
+        plain: dict[str, Any] = to_plain(
+            asdict(self) | {"outcome": self.outcome, "share": self.share, "message": self.message}
+        )
         return plain
 
     def _repr_html_(self) -> str:
@@ -94,6 +99,13 @@ class Verdict:
         )
 
     @property
+    def outcome(self) -> str:
+        """`ok`, or what is wrong with the output but for its numbers, and one line on that."""
+        if self.is_by_reading or self.reason == "no-reading":
+            return "ok"
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
+
+    @property
     def message(self) -> str:
         """One line for a busy engineer."""
         if self.reason == "no-reading":
@@ -103,7 +115,8 @@ class Verdict:
         assert self.reading is not None
         limit = "none" if self.limit is None else f"{self.limit:.4g}"
         relation = "within" if self.decision == "go" else "above"
-        compared = f"reads {self.reading:.4g} {self.gauge}, {relation} the limit {limit} ({self.limit_from})"
+        where = f"{self.leaf} " if self.leaf else ""
+        compared = f"{where}reads {self.reading:.4g} {self.gauge}, {relation} the limit {limit} ({self.limit_from})"
         return f"{self.decision}: {compared}{self._tell_again()}"
 
     def _tell_again(self) -> str:
@@ -140,14 +153,4 @@ def judge(
         absent if deterministic is None else deterministic,
     )
     reason = "reading" if outcome == "ok" and reading is not None else outcome if outcome != "ok" else "no-reading"
-    return Verdict(DECISIONS[int(code)], reason, outcome, gauge, reading, limit, limit_from)
-
-
-def judge_record(
-    row: dict[str, Any], limit: float | None, *, gauge: str = "bound", limit_from: str = ""
-) -> Verdict:
-    """Judge a row of a run."""
-    return judge(
-        row["outcome"], row.get(gauge), limit, deterministic=row.get("deterministic"), gauge=gauge,
-        limit_from=limit_from,
-    )  # fmt: skip
+    return Verdict(DECISIONS[int(code)], reason, gauge, reading, limit, limit_from)

@@ -1,4 +1,4 @@
-"""Rows of a candidate → verdicts by one limit; what one run leaves open is run again on fresh seeds.
+"""Records of a candidate → verdicts by one limit; what one run leaves open is run again on fresh seeds.
 
 The one law for all who judge a kernel on cases: `gonogo.verify`, `gonogo check` and the pytest fixture.
 """
@@ -14,14 +14,14 @@ from gonogo.cases import Case, Planned, parse_case, pick
 from gonogo.errors import NothingJudged, UnknownWord
 from gonogo.limits.shipped import FoundLimit
 from gonogo.ops import Kernel, Op
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Record
 from gonogo.verdict.verdicts import (
     BLIND,
     CaseVerdict,
     Unjudged,
     Verification,
     is_blind,
-    judge_row,
+    judge_record,
     tell_unjudged,
 )
 
@@ -44,8 +44,8 @@ class Runner(Protocol):
     def op(self) -> Op:
         """Whose axes the cases are in."""
 
-    def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Row]]:
-        """Rows of each case, kernel by kernel; with `worst`, each has so many of its worst elements."""
+    def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Record]]:
+        """Records of each case, kernel by kernel; with `worst`, each has so many of its worst elements."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +61,19 @@ class Referee:
         if self.suspects not in SUSPECTS:
             raise UnknownWord("choice of suspects", self.suspects, SUSPECTS)
 
-    def judge_row(self, row: Row) -> CaseVerdict:
-        """The verdict on one row, which may be suspect, unless suspects are to fail."""
-        judged = judge_row(row, self.runner.op, self.limit)
+    def judge_record(self, record: Record) -> CaseVerdict:
+        """The verdict on one record, which may be suspect, unless suspects are to fail."""
+        judged = judge_record(record, self.runner.op, self.limit)
         if self.suspects == "fail" and judged.verdict.decision == "suspect":
             return replace(judged, verdict=replace(judged.verdict, decision="no-go"))
         return judged
 
     def run_case(self, case: Case, strategy: str) -> CaseVerdict | None:
         """The settled verdict on a case; None where it has none."""
-        ((row,),) = self.runner.run([(case, strategy)], [self.candidate])
-        if row["outcome"] == "refused":
+        ((record,),) = self.runner.run([(case, strategy)], [self.candidate])
+        if record.outcome == "refused":
             return None
-        (judged,) = self.settle_suspects([self.judge_row(row)])
+        (judged,) = self.settle_suspects([self.judge_record(record)])
         return None if self._is_blind(judged) else judged
 
     def settle_suspects(self, verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
@@ -81,12 +81,14 @@ class Referee:
         suspect = [case for case in verdicts if case.verdict.decision == "suspect"]
         furthest = sorted(suspect, key=lambda case: -case.badness)[:MOST_SUSPECTS]
         fresh = [draw_again(self._parse(case), attempt) for case in furthest for attempt in range(FRESH_SEEDS)]
-        rows = iter(self.runner.run([(case, "again") for case in fresh], [self.candidate]) if fresh else [])
-        settled = {case.case: self._settle(case, [next(rows)[0] for _ in range(FRESH_SEEDS)]) for case in furthest}
+        records = iter(self.runner.run([(case, "again") for case in fresh], [self.candidate]) if fresh else [])
+        settled = {
+            case.case: self._settle(case, [next(records)[0] for _ in range(FRESH_SEEDS)]) for case in furthest
+        }
         return [settled.get(case.case, case) for case in verdicts]
 
-    def _settle(self, suspect: CaseVerdict, rows: Sequence[Row]) -> CaseVerdict:
-        again = [self.judge_row(row) for row in rows if row["outcome"] != "refused"]
+    def _settle(self, suspect: CaseVerdict, records: Sequence[Record]) -> CaseVerdict:
+        again = [self.judge_record(record) for record in records if record.outcome != "refused"]
         verdict = replace(suspect.verdict, again=tuple(_read(case) for case in again))
         if any(case.verdict.decision != "go" for case in again):
             verdict = replace(verdict, decision="no-go", reason="repeated")
@@ -96,14 +98,14 @@ class Referee:
         """The same, with another case of its kind in the place of each blind one, where a fresh seed has it."""
         current = list(verdicts)
         for attempt in range(FRESH_SEEDS):
-            blind = [place for place, case in enumerate(current) if self._is_blind(case)]
+            blind = [at for at, case in enumerate(current) if self._is_blind(case)]
             if not blind:
                 break
-            fresh: list[Planned] = [(draw_again(self._parse(verdicts[place]), attempt), "again") for place in blind]
-            for place, (row,) in zip(blind, self.runner.run(fresh, [self.candidate]), strict=True):
-                if row["outcome"] != "refused":
-                    current[place] = self.judge_row(row)
-        return [verdicts[place] if self._is_blind(case) else case for place, case in enumerate(current)]
+            fresh: list[Planned] = [(draw_again(self._parse(verdicts[at]), attempt), "again") for at in blind]
+            for at, (record,) in zip(blind, self.runner.run(fresh, [self.candidate]), strict=True):
+                if record.outcome != "refused":
+                    current[at] = self.judge_record(record)
+        return [verdicts[at] if self._is_blind(case) else case for at, case in enumerate(current)]
 
     def split_blind(self, verdicts: Sequence[CaseVerdict]) -> tuple[list[CaseVerdict], list[Unjudged]]:
         """Those that say something, and those that do not."""
@@ -125,18 +127,18 @@ def draw_again(case: Case, attempt: int) -> Case:
 
 def judge_candidate(
     referee: Referee,
-    rows: Sequence[Row],
+    records: Sequence[Record],
     contract: Contract,
     *,
     notes: tuple[str, ...] = (),
     redraw: bool = True,
 ) -> Verification:
-    """Settled verdicts on those of a candidate's rows that can be judged; of how many others there are, a note.
+    """Settled verdicts on those of a candidate's records that can be judged; of how many others there are, a note.
 
     `redraw` is whether another case may take the place of a blind one.
     """
-    op, ours = referee.runner.op, [row for row in rows if row["role"] == "candidate"]
-    verdicts = [referee.judge_row(row) for row in ours if row["outcome"] != "refused"]
+    op, ours = referee.runner.op, [record for record in records if record.role == "candidate"]
+    verdicts = [referee.judge_record(record) for record in ours if record.outcome != "refused"]
     if redraw:
         verdicts = referee.replace_blind(verdicts)
     judged, blind = referee.split_blind(referee.settle_suspects(verdicts))
@@ -149,10 +151,10 @@ def judge_candidate(
     )  # fmt: skip
 
 
-def _list_refused(rows: Sequence[Row]) -> Iterator[Unjudged]:
-    for row in rows:
-        if row["outcome"] == "refused":
-            yield Unjudged(row["case"], "refused", row["detail"])
+def _list_refused(records: Sequence[Record]) -> Iterator[Unjudged]:
+    for record in records:
+        if record.outcome == "refused":
+            yield Unjudged(record.case, "refused", record.detail or "")
 
 
 def _read(judged: CaseVerdict) -> float:

@@ -1,10 +1,12 @@
-"""A device, a seed and the rows of a kernel → where and how it was judged, for people and programs."""
+"""A device, a seed and the records of a kernel → where and how it was judged, for people and programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from gonogo.schema import Record
 
 NO_CUDA = "no CUDA device: ran on the CPU"
 INTERPRETED = (
@@ -41,11 +43,11 @@ class Setting:
         return listed if self.seed is None else f"{listed}; seed {self.seed}"
 
 
-def describe_setting(asked: str, device: str, seed: int | None, rows: Sequence[Mapping[str, Any]]) -> Setting:
-    """What is to be told of a run on `device`, where `asked` was given for it; `rows` are the candidate's."""
+def describe_setting(asked: str, device: str, seed: int | None, records: Sequence[Record]) -> Setting:
+    """What is to be told of a run on `device`, where `asked` was given for it; `records` are the candidate's."""
     from gonogo.runners.environment import name_machine, read_versions
 
-    launched, on_cpu = any(row["framework"] == "triton" for row in rows), device == "cpu"
+    launched, on_cpu = any(record.framework == "triton" for record in records), device == "cpu"
     return Setting(
         device, name_machine(device), read_versions(triton=launched), seed, fell_back=asked == "auto" and on_cpu,
         interpreted=launched and on_cpu,

@@ -1,4 +1,4 @@
-"""Rows of a kernel and the limit they are held against → verdicts, and what they say to people."""
+"""Records of a kernel and the limit they are held against → verdicts, and what they say to people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.errors import InputError
 from gonogo.limits.shipped import FoundLimit
 from gonogo.ops import Op
 from gonogo.plain import to_plain
-from gonogo.schema import ULP_SATURATED, Row
+from gonogo.schema import ULP_SATURATED, Element, Measured, Record
 from gonogo.verdict.judge import Verdict, judge
 from gonogo.verdict.setting import INTERPRETED, Setting
 
@@ -33,7 +33,7 @@ class CaseVerdict:
     case: str
     sizes: dict[str, int]
     verdict: Verdict
-    record: Row = field(repr=False)
+    record: Record = field(repr=False)
 
     @property
     def badness(self) -> float:
@@ -45,8 +45,8 @@ class CaseVerdict:
     def described(self) -> str:
         """Shape, dtype, values and layout in words."""
         sizes = ", ".join(f"{axis} {size}" for axis, size in self.sizes.items())
-        row = self.record
-        return f"{sizes}; {row['dtype']}; {row['distribution']} values; {row['layout']}"
+        record = self.record
+        return f"{sizes}; {record.dtype}; {record.distribution} values; {record.layout}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf".
@@ -54,8 +54,9 @@ class CaseVerdict:
         `error` is the message and traceback of a kernel that raised, `printed` the last of what it printed where it
         ran isolated; else both are null.
         """
-        facts = {name: self.record[name] for name in ("dtype", "distribution", "layout")}
-        facts |= {name: self.record.get(name) for name in ("error", "printed")}
+        facts = {
+            name: getattr(self.record, name) for name in ("dtype", "distribution", "layout", "error", "printed")
+        }
         return {"case": self.case, "sizes": dict(self.sizes)} | facts | self.verdict.to_dict()
 
 
@@ -74,30 +75,28 @@ class Unjudged:
 
 BLIND = "blind: the scale allows more than the value itself on more than half of the elements"
 BLIND_FROM = {"bound": "blind_from", "deterministic": "deterministic_blind_from"}
-"""By gauge, what of a row says above which limit its case is blind."""
+"""By gauge, the field of a record that says above which limit its case is blind."""
 
 
-def is_blind(row: Row, found: FoundLimit) -> bool:
+def is_blind(measured: Measured, found: FoundLimit) -> bool:
     """Whether the limit would let zeros pass for most of the output: then a reading within it says nothing."""
-    blind_from = row.get(BLIND_FROM.get(found.gauge, ""))
+    blind_from: float | None = getattr(measured, BLIND_FROM.get(found.gauge, ""), None)
     return blind_from is not None and found.value > blind_from
 
 
-def judge_measured(row: Row, found: FoundLimit) -> Verdict:
-    """The verdict on an outcome, its detail, and readings by gauge."""
+def judge_measured(measured: Measured, found: FoundLimit) -> Verdict:
+    """The verdict on an output, by what became of it and what it reads."""
     verdict = judge(
-        row["outcome"], row.get(found.gauge), found.value, gauge=found.gauge, limit_from=found.told,
-        deterministic=row.get("deterministic") if found.gauge == "bound" else None,
+        measured.outcome, measured.read(found.gauge), found.value, gauge=found.gauge, limit_from=found.told,
+        deterministic=measured.deterministic if found.gauge == "bound" else None,
     )  # fmt: skip
-    if not verdict.is_by_reading and row.get("detail"):
-        verdict = replace(verdict, outcome=f"{verdict.outcome}: {row['detail']}")
-    return verdict
+    return replace(verdict, detail=measured.detail, leaf=measured.leaf)
 
 
-def judge_row(row: Row, op: Op, found: FoundLimit) -> CaseVerdict:
-    """The verdict on one row of a run; `op` is the one whose axes its shape is in."""
-    sizes = dict(zip(op.axes, map(int, row["shape"].split("x")), strict=True))
-    return CaseVerdict(row["case"], sizes, judge_measured(row, found), row)
+def judge_record(record: Record, op: Op, found: FoundLimit) -> CaseVerdict:
+    """The verdict on one record; `op` is the one whose axes its shape is in."""
+    sizes = [int(size) for size in record.shape.split("x") if size]
+    return CaseVerdict(record.case, dict(zip(op.axes, sizes, strict=True)), judge_measured(record, found), record)
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class Verification:
     """Cases that have no verdict."""
     smallest: str | None = None
     """Id of the smallest failing case found."""
-    worst: dict[str, Any] | None = None
+    worst: Element | None = None
     """The worst element of the worst failing case."""
     pattern: str | None = None
     holds_under: str | None = None
@@ -217,8 +216,8 @@ def _tell_failure(found: Verification, worst: CaseVerdict) -> list[tuple[str, st
     lines = [
         ("worst case", f"{worst.case}: {worst.verdict.message}"),
         ("", worst.described),
-        *_tell_last("raised", worst.record.get("error")),
-        *_tell_last("printed", worst.record.get("printed")),
+        *_tell_last("raised", worst.record.error),
+        *_tell_last("printed", worst.record.printed),
         ("element", tell_element(found.worst) if found.worst else ""),
         ("smallest", found.smallest or ""),
         ("replay", found.replay or ""),
@@ -253,27 +252,26 @@ def tell_unjudged(verdicts: Sequence[CaseVerdict], unjudged: Sequence[Unjudged])
         f"{count} of {total} cases {'is' if count == 1 else 'are'} not judged: {why}"
         for why, count in Counter(case.why for case in unjudged).items()
     ]
-    rows = [case.record for case in verdicts]
-    partly = [row["detail"] for row in rows if row["outcome"] == "ok" and row.get("detail") is not None]
+    partly = [case.record.unjudged for case in verdicts if case.record.unjudged is not None]
     if partly:
-        why = partly[0].partition(": ")[2]
-        notes.append(f"on {len(partly)} of {total} cases some elements are not judged: {why}")
+        notes.append(f"on {len(partly)} of {total} cases some elements are not judged: {partly[0]}")
     return tuple(notes)
 
 
-def tell_element(element: dict[str, Any]) -> str:
+def tell_element(element: Element) -> str:
     """One element of an output."""
-    told = f"{tuple(element['index'])}: expected {element['expected']!r}, actual {element['actual']!r}"
-    if element["ulp"] == ULP_SATURATED:
-        return told  # no number of them leads to or from a NaN
-    return f"{told}, {element['ulp']} ULP{'' if element['ulp'] == 1 else 's'} apart"
+    where = f"{element.leaf} {element.index}" if element.leaf else f"{element.index}"
+    values = f"{where}: expected {element.expected!r}, actual {element.actual!r}"
+    if element.ulp == ULP_SATURATED:
+        return values  # no number of them leads to or from a NaN
+    return f"{values}, {element.ulp} ULP{'' if element.ulp == 1 else 's'} apart"
 
 
-def _make_plain_element(element: dict[str, Any] | None) -> dict[str, Any] | None:
+def _make_plain_element(element: Element | None) -> dict[str, Any] | None:
     if element is None:
         return None
-    ulp = None if element["ulp"] == ULP_SATURATED else element["ulp"]
-    plain: dict[str, Any] = to_plain(element | {"ulp": ulp})
+    ulp = None if element.ulp == ULP_SATURATED else element.ulp
+    plain: dict[str, Any] = to_plain(asdict(replace(element, index=list(element.index), ulp=ulp)))  # type: ignore[arg-type]
     return plain
 
 

@@ -13,9 +13,9 @@ from gonogo.formats import get_format
 from gonogo.limits import Limit
 from gonogo.limits.shipped import FoundLimit, choose_limit
 from gonogo.ops import Kernel, Op
-from gonogo.schema import Contract, Row
+from gonogo.schema import Contract, Element, Record
 from gonogo.verdict.referee import Referee, Runner
-from gonogo.verdict.verdicts import Verification, is_blind, judge_row, list_worst
+from gonogo.verdict.verdicts import Verification, is_blind, judge_record, list_worst
 from gonogo.words import CONTRACTS, name_contract
 
 WEAKER = {
@@ -41,7 +41,7 @@ LEAST_MINORITY = 1 / 8
 def find_weaker(
     referee: Referee,
     verification: Verification,
-    elements: Mapping[str, Sequence[Row]],
+    elements: Mapping[str, Sequence[Element]],
     planned: Sequence[Planned],
     declared: Contract,
     lock: str | Path | None,
@@ -72,7 +72,7 @@ def find_weaker(
     return None
 
 
-def looks_like_rounding(elements: Mapping[str, Sequence[Row]], limit: float) -> bool:
+def looks_like_rounding(elements: Mapping[str, Sequence[Element]], limit: float) -> bool:
     """Whether elements beyond the limit err to both sides of what is expected, in more than one row.
 
     A wrong epsilon, a padded lane or a wrong count shifts all of them one way; roundings know no direction.
@@ -82,11 +82,11 @@ def looks_like_rounding(elements: Mapping[str, Sequence[Row]], limit: float) -> 
     has_rows = False
     for case, worst in elements.items():
         for element in worst:
-            error = (element["actual"] - element["expected"]) * (1 if element["expected"] >= 0 else -1)
-            if isfinite(error) and error != 0 and element["bound"] > limit:
+            error = (element.actual - element.expected) * (1 if element.expected >= 0 else -1)
+            if isfinite(error) and error != 0 and element.bound > limit:
                 sides.append(error > 0)
-                rows.add((case, tuple(element["index"][:-1])))
-                has_rows |= len(element["index"]) > 1
+                rows.add((case, element.index[:-1]))
+                has_rows |= len(element.index) > 1
     minority = min(sum(sides), len(sides) - sum(sides))
     return (
         len(sides) >= FEWEST_ELEMENTS
@@ -101,13 +101,13 @@ def _holds(
     """Whether all cases are go under another contract, and one that failed was judged whole."""
     batches = [[case] for case in cases[:ONE_BY_ONE]] + [list(cases[ONE_BY_ONE:])]
     whole = False
-    for rows in (rows for batch in batches if batch for rows in runner.run(batch, [kernel])):
-        if not all(row["outcome"] == "refused" or _is_within(row, runner.op, limit) for row in rows):
+    for records in (records for batch in batches if batch for records in runner.run(batch, [kernel])):
+        if not all(record.outcome == "refused" or _is_within(record, runner.op, limit) for record in records):
             return False
         # What overflow or a scale beyond the values keeps a contract from judging, it does not explain.
         whole |= any(
-            row["case"] in failed and row["outcome"] == "ok" and row["detail"] is None
-            and not is_blind(row, limit) for row in rows
+            record.case in failed and record.outcome == "ok" and record.unjudged is None
+            and not is_blind(record, limit) for record in records
         )  # fmt: skip
     return whole
 
@@ -135,14 +135,14 @@ def _find_weaker_limit(op: Op, contract: Contract, lock: str | Path | None, *, w
     return choose_limit(op, contract, lock=lock)
 
 
-def _is_within(row: Row, op: Op, limit: FoundLimit) -> bool:
-    """Whether a row is go; by the deterministic bound alone, only if a limit as low as any would say so, too.
+def _is_within(record: Record, op: Op, limit: FoundLimit) -> bool:
+    """Whether a record is go; by the deterministic bound alone, only if a limit as low as any would say so, too.
 
     That bound of a long sum in bfloat16 allows an error as large as the output.
     """
-    if row["outcome"] == "ok" and row["deterministic"] is None:
+    if record.outcome == "ok" and record.deterministic is None:
         # Not read where the declared contract's limit settles it. It is no larger: its scale is not smaller.
-        row = row | {"deterministic": row["bound"]}
-    if judge_row(row, op, limit).verdict.decision != "go":
+        record = replace(record, deterministic=record.bound)
+    if judge_record(record, op, limit).verdict.decision != "go":
         return False
-    return limit.limit is not None or float(row["bound"]) <= LOWEST_LIMIT
+    return limit.limit is not None or (record.bound is not None and record.bound <= LOWEST_LIMIT)
