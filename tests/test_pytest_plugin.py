@@ -420,3 +420,47 @@ def test_cases_and_seeds(pytester: pytest.Pytester) -> None:
     assert list_cases().count("relu:") == 24
     drawn = {list_cases("--gonogo-cases", "1", "--gonogo-seed", "random") for _ in range(3)}
     assert len(drawn) == 3
+
+
+DOOR = """
+    import torch
+
+    def norm(x):
+        rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
+        return x * rstd, rstd
+
+    def draw(seed, dtype):
+        return torch.randn(5, 40, generator=torch.Generator().manual_seed(seed)).to(dtype),
+
+    def kernel(x):
+        return tuple(made.to(x.dtype) for made in norm(x.float()))
+
+    def test_right(gonogo):
+        found = gonogo.verify(kernel, reference=norm, inputs=draw, device="cpu")
+        assert len(found.verdicts) == 18
+
+    def test_wrong(gonogo):
+        gonogo.verify(lambda x: (kernel(x)[0], kernel(x)[1] * 1.02), reference=norm, inputs=draw, device="cpu")
+
+    def test_output(gonogo):
+        x, = draw(1, torch.float16)
+        gonogo.check(kernel(x), reference=norm, inputs=(x,))
+
+    def test_mistake(gonogo):
+        gonogo.verify(kernel, reference=norm, inputs=lambda seed, dtype: None, device="cpu")
+"""
+
+
+def test_any_kernel_by_its_reference(pytester: pytest.Pytester) -> None:
+    """Held to the universal limit, without a lock file."""
+    pytester.makepyfile(DOOR)
+    done = run(pytester)
+    done.assert_outcomes(passed=2, failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "*Failed: norm: no-go, 18 of 18 cases failed *universal*",
+            "*leaf 1 reads *",
+            "*inputs: NoneType is no set of arguments; give a tuple of them, or a mapping by name*",
+        ]
+    )
+    assert not (pytester.path / "gonogo.lock").exists()

@@ -14,19 +14,23 @@ if typing.TYPE_CHECKING:
     from gonogo.instrument.readings import read
     from gonogo.instrument.running_error import error_scale
     from gonogo.instrument.stats import measure
+    from gonogo.ops import Index, Out
     from gonogo.schema import Contract, ErrorStats, Reading
     from gonogo.user.checking import check
-    from gonogo.user.own_op import Op
+    from gonogo.user.own_op import Arg, Op
     from gonogo.user.verification import verify
     from gonogo.verdict.verdicts import Verification
 
 __all__ = [
+    "Arg",
     "Contract",
     "ErrorStats",
     "Format",
     "Gauge",
+    "Index",
     "NoGo",
     "Op",
+    "Out",
     "Reading",
     "Verification",
     "__version__",
@@ -41,12 +45,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Arg": "user.own_op",
     "Contract": "schema",
     "ErrorStats": "schema",
     "Format": "formats",
     "Gauge": "instrument.gauges",
+    "Index": "ops",
     "NoGo": "errors",
     "Op": "user.own_op",
+    "Out": "ops",
     "Reading": "schema",
     "Verification": "verdict.verdicts",
     "check": "user.checking",

@@ -221,6 +221,21 @@ class BadKernelFile(InputError):
         super().__init__(f"{path} {problem}. Nothing was judged")
 
 
+class BadArguments(InputError):
+    """Arguments that are none, or that an op's reference or kernel does not take."""
+
+
+class BadModule(InputError):
+    """A kernel whose parameters and buffers are not those of its reference: there is nothing to judge."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(
+            f"the reference's state does not fit the kernel: {problem}. Nothing was judged. "
+            "A kernel that keeps a state of its own can be given as a function: lambda *inputs: kernel(*inputs)"
+        )
+
+
 class ReferenceFailed(InputError):
     """The reference of an op raised: no kernel of the op can be measured."""
 

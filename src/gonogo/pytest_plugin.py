@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FIXTURE = "gonogo"
+TOLD = ("reference", "inputs", "outputs", "mutates", "grads")
+"""What tells verify of an op that is not named."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -127,7 +129,7 @@ class Fixture:
     def verify(
         self,
         kernel: Callable[..., Any],
-        op: str | Op,
+        op: str | Op | None = None,
         *,
         contract: Contract | str | None = None,
         controls: Sequence[Callable[..., Any]] = (),
@@ -137,14 +139,16 @@ class Fixture:
     ) -> Verification:
         """As gonogo.verify, by the limit of the lock file; fails the test unless not `strict`.
 
-        `controls` are what that limit is measured on, when pytest is asked to. The summary names a test that passes
-        with a suspect case; under --gonogo-strict it fails.
+        `controls` are what that limit is measured on, when pytest is asked to. An op that is told by its reference,
+        or whose output is a nest, is held to the universal limit where the lock file has none of its own. The
+        summary names a test that passes with a suspect case; under --gonogo-strict it fails.
         """
         __tracebackhide__ = True
         from gonogo.user.verification import verify
 
         self._refuse_limits(options)
-        limit, promised = self._give_limit(op, contract, controls, device)
+        known = _call(self._take_op, op, options)
+        limit, promised = self._give_limit(known, contract, controls, device)
         usual = {"cases": self._suite.cases, "seed": self._suite.seed, "suspects": self._choose_suspects()}
         options = usual | self._choose_record(kernel) | options
         judged_by = {"controls": controls, "limit": limit, "strict": False}
@@ -200,12 +204,23 @@ class Fixture:
 
     def _give_limit(
         self, op: str | Op, contract: Contract | str | None, controls: Sequence[Callable[..., Any]], device: str
-    ) -> tuple[Limit, Contract]:
+    ) -> tuple[Limit | None, Contract]:
         __tracebackhide__ = True
+        from gonogo.user.own_op import choose_contract
         from gonogo.words import find_contract, find_op
 
-        known, promised = _call(find_op, op), _call(find_contract, contract)
+        known = _call(find_op, op)
+        promised = _call(find_contract, contract or choose_contract(known))
+        if known.is_nest:
+            return _call(self._suite.find_limit, known, promised), promised
         return _call(self._suite.give_limit, known, promised, controls, device), promised
+
+    def _take_op(self, op: str | Op | None, options: Mapping[str, Any]) -> str | Op:
+        """The op that is named, at hand, or told by its reference."""
+        from gonogo.user.verification import take_op
+
+        told = {word: options[word] for word in TOLD if word in options}
+        return take_op(op, told.pop("reference", None), told.pop("inputs", None), **told)
 
     def _refuse_limits(self, options: Mapping[str, Any]) -> None:
         """The limit is the lock file's; another would be left unused."""
@@ -220,7 +235,7 @@ class Fixture:
 
     def _choose_record(self, kernel: Callable[..., Any]) -> dict[str, Any]:
         """Where to record a kernel, and by what name: two tests may well have a `<lambda>` each."""
-        from gonogo.user.own_op import name_function
+        from gonogo.user.kernels import name_function
 
         config = self._run.config
         if not config.option.gonogo_record:

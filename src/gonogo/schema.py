@@ -190,8 +190,13 @@ class LeafReading:
     """The bound reading of one leaf of an output."""
 
     path: str
+    """Of the leaf; "" where it is the output itself."""
     bound: float
+    """The reading."""
     blind_from: float | None
+    """The limit above which zeros would pass for most of the leaf; None where there is none."""
+    codes: str | None = None
+    """The integer format of a leaf that stands for floating values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +212,7 @@ class Measured:
     leaf: str | None = None
     """Path of the leaf that the readings are of, the worst one; None where an output has but one."""
     leaves: tuple[LeafReading, ...] = ()
-    """What each leaf reads, where an output has several."""
+    """What each leaf reads, of an output that may be a nest."""
     absolute: float | None = None
     """Largest |actual − expected|."""
     magnitude: float | None = None

@@ -13,17 +13,19 @@ import pytest
 import torch
 from make_record import make_record
 
-from gonogo.cases import parse_case
+from gonogo.cases import Call, parse_case
 from gonogo.errors import BadReference
 from gonogo.execution import execute
 from gonogo.execution.bench import Job, prepare
 from gonogo.execution.call import to_torch
-from gonogo.execution.measurement import Reference, compare_outputs, make_reference, measure_output
+from gonogo.execution.measurement import compare_outputs, measure_output
+from gonogo.execution.reference import Reference, make_reference
 from gonogo.ops import AtHand, get_op
 from gonogo.records import RunDirectory, read_run
 from gonogo.runners import environment
 from gonogo.schema import Contract
-from gonogo.user.own_op import Op, make_candidate
+from gonogo.user.kernels import make_candidate
+from gonogo.user.own_op import Op
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
@@ -86,22 +88,23 @@ def test_ctrl_c_ends_a_kernel_run_by_hand(monkeypatch: pytest.MonkeyPatch) -> No
 def read_v_abft(a: list[list[float]], b: list[list[float]], output: torch.Tensor) -> float | None:
     op = get_op("matmul")
     inputs = [torch.tensor(x, dtype=torch.float16) for x in (a, b)]
-    reference = make_reference(op, inputs, Contract(), tuple(output.shape))
+    call = Call(tuple(inputs), {}, ("a", "b"))
+    reference = make_reference(op, call, Contract(), tuple(output.shape), "float16")
     return measure_output(make_record(), op, "float16", output, reference, 2, None, inputs, None).v_abft
 
 
 def test_reference_of_another_shape() -> None:
-    inputs = [torch.ones(2, 3), torch.ones(3, 1)]
+    call = Call((torch.ones(2, 3), torch.ones(3, 1)), {}, ("a", "b"))
     with pytest.raises(BadReference, match=r"returns shape \(2, 1\); the op's output has \(2, 2\) here"):
-        make_reference(get_op("matmul"), inputs, Contract(), (2, 2))
+        make_reference(get_op("matmul"), call, Contract(), (2, 2), "float32")
 
 
 def test_scales_are_one_where_the_order_of_sums_changes_nothing() -> None:
     """It is then read once, not twice."""
-    x = torch.ones(1, 2, 3)
-    relu = make_reference(get_op("relu"), [x], Contract(), (1, 2, 3))
+    call = Call((torch.ones(1, 2, 3),), {}, ("x",))
+    relu = make_reference(get_op("relu"), call, Contract(), (1, 2, 3), "float32")
     assert relu.sequential_scale is relu.scale
-    softmax = make_reference(get_op("softmax"), [x], Contract(), (1, 2, 3))
+    softmax = make_reference(get_op("softmax"), call, Contract(), (1, 2, 3), "float32")
     assert bool((softmax.sequential_scale > softmax.scale).all())
 
 

@@ -139,13 +139,16 @@ CONTROL = Kernel("odd_torch", "torch")
          "op odd: axis rows has sizes (); give one or more, all above 0"),
         (lambda: Op("odd", kernels=(CONTROL,), **MADE | {"sizes": {"rows": (4, 0)}}),
          "op odd: axis rows has sizes (4, 0); give one or more, all above 0"),
-        (lambda: Input("x", "rows", kind="floats"), "input x: kind 'floats' is none of values, index, int8, scale"),
+        (lambda: Input("x", "rows", kind="floats"),
+         "input x: kind 'floats' is none of values, index, int8, scale, integers, boolean, positive, probability, "
+         "range, constant"),
         (lambda: Input("x", "rows", kind="index"),
          "input x is an index: below must name the axis it points into"),
         (lambda: Kernel("odd", "jax"), "kernel odd: framework 'jax' is none of torch, triton, numpy"),
         (lambda: Kernel("odd", "torch", "good"), "kernel odd: role 'good' is none of control, faulty, candidate"),
         (lambda: Kernel("odd", "torch", dtypes=("float8",)),
-         "kernel odd: dtype 'float8' is none of float16, bfloat16, float32"),
+         "kernel odd: dtype 'float8' is none of float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, "
+         "int8, uint8, int16, int32, int64, bool"),
     ],
 )  # fmt: skip
 def test_bad_data_is_refused(make: Callable[[], object], message: str) -> None:

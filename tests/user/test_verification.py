@@ -34,7 +34,7 @@ from gonogo.ops import Op, find_ops, get_op
 from gonogo.records import append_records, load_columns, read_description, read_run
 from gonogo.schema import Contract
 from gonogo.user.calibration import measure_limit
-from gonogo.user.own_op import compute_in
+from gonogo.user.kernels import compute_in
 from gonogo.verdict.explain import Trial, list_patterns
 from gonogo.words import find_contract, name_contract
 

@@ -253,11 +253,13 @@ def test_the_element_of_a_non_finite_output_is_not_finite() -> None:
 
 def test_an_element_that_is_not_judged_is_not_shown() -> None:
     """One row overflows on the way in float16, where a kernel may return anything; the other is wrong."""
-    from gonogo.cases import parse_case
+    from gonogo.cases import Call, parse_case
     from gonogo.execution.bench import Job, prepare
     from gonogo.execution.execute import find_worst
+    from gonogo.execution.judging import Judged
+    from gonogo.execution.leaves import Pair
     from gonogo.ops import AtHand
-    from gonogo.user.own_op import make_candidate
+    from gonogo.user.kernels import make_candidate
     from gonogo.words import find_contract
 
     x = torch.tensor([[300.0] * 8, [1.0] * 8], dtype=torch.float16)
@@ -267,8 +269,9 @@ def test_an_element_that_is_not_judged_is_not_shown() -> None:
     )  # fmt: skip
     kernel = make_candidate(op, AtHand(lambda x: x[:, 0] * 0 + 7), find_contract("float16"))
     job = Job(0, parse_case("energy:f16:2x8:c:uniform:0", op), "replay", op, (kernel,), "cpu")
-    bench = prepare(job, inputs=[x])
-    bench.outputs[kernel.name] = torch.tensor([torch.nan, 7.0], dtype=torch.float16)
+    bench = prepare(job, call=Call((x,), {}, ("x",)))
+    output = torch.tensor([torch.nan, 7.0], dtype=torch.float16)
+    bench.judged[kernel.name] = [Judged(Pair("", bench.reference(kernel.contract)), output)]
     assert [one.index for one in find_worst(bench, kernel, 9)] == [(1,)]
 
 
@@ -336,7 +339,7 @@ def test_the_limit_of_a_given_lock_is_asked(tmp_path: Path) -> None:
     from gonogo.limits.shipped import choose_limit
     from gonogo.ops import AtHand
     from gonogo.runners.in_process import InProcess
-    from gonogo.user.own_op import make_candidate
+    from gonogo.user.kernels import make_candidate
     from gonogo.verdict.diagnosis import explain_failure
     from gonogo.verdict.referee import Referee
     from gonogo.words import find_contract

@@ -73,7 +73,7 @@ def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterat
     for kernel in order_kernels(bench.op, case.dtype, case.axis_sizes(bench.op)):
         with np.errstate(all="ignore"):  # Triton's interpreter computes by NumPy, and faults overflow
             record = run_kernel(bench, kernel)
-        output = bench.outputs[kernel.name]
+        output = bench.output(kernel.name)
         reading = None if output is None else tolerance.read(bench, output, expected, twin)
         yield record, record.outcome in ALWAYS_SEEN or (reading is not None and reading > 1)
 

@@ -33,8 +33,9 @@ def probe_case(audit: Audit, tolerance: Tolerance, bench: Bench, twin: Twin | No
         "constant": torch.ones_like(expected),
         "mean": torch.full_like(expected, float(expected.mean())),
     }
-    if bench.pristine[0].shape == expected.shape:
-        stand_ins["input"] = bench.pristine[0].double()
+    first = bench.pristine.args[0]
+    if first.shape == expected.shape:
+        stand_ins["input"] = first.double()
     outputs = {name: values.to(dtype) for name, values in stand_ins.items()}
     wrong = {name: output for name, output in outputs.items() if _is_wrong(audit, bench, output)}
     passed = {name: _passes(tolerance.read(bench, output, expected, twin)) for name, output in wrong.items()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gonogo.cases._case import DTYPE_CODES, EVERYWHERE, LAYOUTS, Case, parse_case
+from gonogo.cases._case import DRAWN, DTYPE_CODES, EVERYWHERE, LAYOUTS, Case, parse_case
+from gonogo.cases.call import Call, copy_guarded, draw_arguments, find_draw_arguments, make_call, take_arguments
 from gonogo.cases.inputs import GUARD_BITS, find_guard, make_inputs
 from gonogo.cases.plan import (
     CASES_PER_SEED,
@@ -21,6 +22,7 @@ __all__ = [
     "CASES_PER_SEED",
     "DESIGN",
     "DISTRIBUTIONS",
+    "DRAWN",
     "DTYPE_CODES",
     "EVERYWHERE",
     "EXACT",
@@ -33,16 +35,22 @@ __all__ = [
     "ON_GPU",
     "STRATEGIES",
     "USUAL",
+    "Call",
     "Case",
     "Design",
     "Planned",
     "SizeLimit",
+    "copy_guarded",
+    "draw_arguments",
+    "find_draw_arguments",
     "find_guard",
     "find_usable",
     "list_unrun",
+    "make_call",
     "make_inputs",
     "open_design",
     "parse_case",
     "pick",
     "plan_cases",
+    "take_arguments",
 ]

@@ -7,9 +7,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from gonogo.errors import InputError
-from gonogo.ops import Op, get_op
+from gonogo.ops import DTYPES, LAID_OUT, Op, get_op
 
-DTYPE_CODES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+DTYPE_CODES = {
+    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2", "int8": "i8", "uint8": "u8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "bool": "bool",
+}  # fmt: skip
+DRAWN = "drawn"
+"""The distribution of arguments that an op draws itself, or that were given."""
 LAYOUTS = ("contiguous", "transposed", "strided", "offset", "pitched", "expanded", "far")
 """In order; last two axes stored swapped; a gap behind every element; the first element off its alignment; a gap
 behind every row; the first axis of several repeats one entry, at stride 0; rows so far
@@ -17,7 +23,7 @@ apart that 32 bits do not hold an offset, for a GPU."""
 EVERYWHERE = LAYOUTS[:-1]
 """Those that need no more memory than the elements do."""
 _ID = re.compile(
-    r"(?P<op>\w+):(?P<dtype>\w+):(?P<sizes>\d+(x\d+)*):(?P<layout>[a-z]+):(?P<distribution>\w+):(?P<seed>\d+)"
+    r"(?P<op>\w+):(?P<dtype>\w+):(?P<sizes>-|\d+(x\d+)*):(?P<layout>[a-z]+):(?P<distribution>\w+):(?P<seed>\d+)"
 )
 _LETTERS = {name[0]: name for name in LAYOUTS}
 
@@ -40,7 +46,7 @@ class Case:
         """What `gonogo show` takes: softmax:f16:2x7x1025:c:uniform:81."""
         layout = "".join(name[0] for name in self.layout.split("+"))
         return ":".join([
-            self.op, DTYPE_CODES[self.dtype], "x".join(map(str, self.sizes)), layout, self.distribution,
+            self.op, DTYPE_CODES[self.dtype], "x".join(map(str, self.sizes)) or "-", layout, self.distribution,
             str(self.seed),
         ])  # fmt: skip
 
@@ -49,11 +55,11 @@ class Case:
         layouts = self.layout.split("+")
         if len(layouts) > 1:
             return layouts[position]
-        return layouts[0] if op.inputs[position].kind == "values" else "contiguous"
+        return layouts[0] if op.inputs[position].kind in LAID_OUT else "contiguous"
 
     def axis_sizes(self, op: Op) -> dict[str, int]:
-        """Axis → size."""
-        return dict(zip(op.axes, self.sizes, strict=True))
+        """Axis → size, of derived axes too."""
+        return op.find_sizes(dict(zip(op.axes, self.sizes, strict=True)))
 
     def shape_of(self, op: Op, axes: str) -> tuple[int, ...]:
         """Shape of an array with these axes."""
@@ -72,21 +78,22 @@ def parse_case(text: str, op: Op | None = None) -> Case:
     found = _ID.fullmatch(text)
     if found is None:
         raise InputError(f"{text!r} is no case id; one looks like softmax:f16:2x7x1025:c:uniform:81")
-    dtypes = {code: name for name, code in DTYPE_CODES.items()}
+    dtypes = {DTYPE_CODES[name]: name for name in (DTYPES if op is None else op.dtypes)}
     words: list[tuple[str, str, Collection[str]]] = [("dtype", found["dtype"], dtypes)]
     words += [("layout", letter, _LETTERS) for letter in found["layout"]]
-    words.append(("distribution", found["distribution"], DISTRIBUTIONS))
+    drawn = op is not None and op.draw is not None
+    words.append(("distribution", found["distribution"], [DRAWN] if drawn else DISTRIBUTIONS))
     for what, value, known in words:
         if value not in known:
             raise InputError(f"case id {text!r}: {what} {value!r} is none of {', '.join(known)}")
     if op is not None and op.name != found["op"]:
         raise InputError(f"case id {text!r} is of op {found['op']}, not of {op.name}")
     op = op or get_op(found["op"])
-    sizes = tuple(int(size) for size in found["sizes"].split("x"))
+    sizes = tuple(int(size) for size in found["sizes"].split("x") if size != "-")
     if len(sizes) != len(op.axes):
         raise InputError(f"case id {text!r}: {len(sizes)} sizes for the axes {' '.join(op.axes)} of {op.name}")
     layout = "+".join(_LETTERS[letter] for letter in found["layout"])
-    if len(found["layout"]) not in (1, len(op.inputs)):
+    if len(found["layout"]) not in (1, max(1, len(op.inputs))):
         raise InputError(
             f"case id {text!r}: {len(found['layout'])} layouts for the {len(op.inputs)} inputs of {op.name}; "
             "give one, or one for each"

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from gonogo.cases._case import Case
 from gonogo.cases.values import Stream, draw_index, draw_int8, draw_scale, draw_values
-from gonogo.formats import get_format
-from gonogo.ops import Op, get_op
+from gonogo.formats import FLOAT32, get_format
+from gonogo.ops import FOLLOWED, Op, get_op
 
 if TYPE_CHECKING:
     import torch
@@ -20,23 +20,36 @@ GUARD = 64
 """Elements behind an input that belong to nobody: a read past its end finds NaN, a write is found afterwards."""
 GUARD_BITS = {1: 0x5A, 2: 0x7FDA, 4: 0x7FC5A5A5}
 """By element size: a NaN in every floating format; an odd number in int8."""
+FIRST_KINDS = ("values", "index", "int8", "scale")
+"""Kinds of inputs whose bits are those that were first recorded, where they follow the case's dtype."""
+WHOLE = {"integers": "int64", "boolean": "bool", "index": "int64", "int8": "int8"}
+"""Dtypes of whole numbers that name none."""
+DRAWN_IN = ("float16", "bfloat16", "float32")
+"""Formats that values are drawn in."""
 FAR_OFFSET = 2**31
 """Elements from the first row of a far input to one of its last: what 32 bits do not hold. As many are before it,
 where an offset that has wrapped around lands: there is memory."""
 
 
-def make_inputs(case: Case, device: str = "cpu", op: Op | None = None) -> list[torch.Tensor]:
-    """The inputs, in the op's order: the same bits wherever this is called. The op is found by its name."""
+def make_inputs(case: Case, device: str = "cpu", op: Op | None = None) -> list[Any]:
+    """The inputs, in the op's order: the same bits wherever this is called. The op is found by its name.
+
+    All are tensors but constants.
+    """
     op = op or get_op(case.op)
     return [_make_input(case, op, position, device) for position in range(len(op.inputs))]
 
 
-def _make_input(case: Case, op: Op, position: int, device: str) -> torch.Tensor:
+def _make_input(case: Case, op: Op, position: int, device: str) -> Any:
     import torch
 
     described = op.inputs[position]
+    if described.kind == "constant":
+        return described.value
     shape = case.shape_of(op, described.axes)
     stream = Stream(f"{case.id}/{described.name}")
+    if described.kind not in FIRST_KINDS or described.dtype != FOLLOWED:
+        return _fill(case, op, position, device)
     count, fmt = math.prod(shape), get_format(case.dtype)
     layout = case.layout_of(op, position)
     bits: npt.NDArray[Any]
@@ -57,15 +70,65 @@ def _make_input(case: Case, op: Op, position: int, device: str) -> torch.Tensor:
     return _as_tensor(np.concatenate([storage, guard]), dtype, device).as_strided(shape, strides, offset)
 
 
+def _fill(case: Case, op: Op, position: int, device: str) -> torch.Tensor:
+    """An input of a dtype of its own, or of a kind that came later: drawn in float32, then cast by torch."""
+    import torch
+
+    described = op.inputs[position]
+    shape, sizes = case.shape_of(op, described.axes), case.axis_sizes(op)
+    stream, count = Stream(f"{case.id}/{described.name}"), math.prod(shape)
+    high = sizes[described.high] if isinstance(described.high, str) else described.high
+    dtype = case.dtype if described.dtype == FOLLOWED else described.dtype
+    drawn: npt.NDArray[Any]
+    if described.kind in ("integers", "boolean", "index", "int8"):
+        low, most = {
+            "integers": (described.low, high), "boolean": (0, 1), "int8": (-128, 127),
+            "index": (0, sizes.get(str(described.below), 1) - 1),
+        }[described.kind]  # fmt: skip
+        dtype = described.dtype if described.dtype != FOLLOWED else WHOLE[described.kind]
+        drawn = np.floor(stream.uniform(count) * (most - low + 1)) + low
+    elif described.kind in ("probability", "range"):
+        low, most = (0.0, 1.0) if described.kind == "probability" else (described.low, high)
+        drawn = (low + (most - low) * stream.uniform(count)).astype(np.float32)
+    elif described.kind == "scale":
+        drawn = decode_bits(draw_scale(case.distribution, stream, count, FLOAT32))
+    else:
+        # Within the range of what it is cast to, whatever the case's own format is.
+        fmt = get_format(dtype) if dtype in DRAWN_IN else FLOAT32
+        drawn = fmt.decode(draw_values(case.distribution, stream, shape, fmt)).reshape(-1)
+        drawn = np.abs(drawn) + np.float64(fmt.smallest_normal) if described.kind == "positive" else drawn
+    values = torch.from_numpy(np.ascontiguousarray(drawn)).to(getattr(torch, dtype))
+    storage, strides, offset = lay_out(case.layout_of(op, position), shape, np.arange(count))
+    laid = values[torch.from_numpy(np.ascontiguousarray(storage))]
+    if laid.dtype.itemsize in GUARD_BITS:
+        integers = _integers(laid)
+        guard = torch.full((GUARD,), GUARD_BITS[laid.dtype.itemsize], dtype=integers)
+        laid = torch.cat([laid.view(integers), guard]).view(laid.dtype)
+    return laid.to(device).as_strided(shape, strides, offset)
+
+
+def decode_bits(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Bit patterns of float32 as its values."""
+    return bits.view(np.float32)
+
+
+def _integers(tensor: torch.Tensor) -> torch.dtype:
+    """The integers that hold the bits of a tensor's elements."""
+    import torch
+
+    return {1: torch.uint8 if tensor.dtype in (torch.bool, torch.uint8) else torch.int8, 2: torch.int16,
+            4: torch.int32}[tensor.dtype.itemsize]  # fmt: skip
+
+
 def find_guard(tensor: torch.Tensor) -> torch.Tensor | None:
     """The guard behind an input, as integers; None where it has none."""
     import torch
 
-    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}.get(tensor.dtype.itemsize)
-    if integers is None:
+    if tensor.dtype.itemsize not in GUARD_BITS or (tensor.numel() == 0 and not tensor.untyped_storage().nbytes()):
         return None
     stored = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
-    return tensor.as_strided((GUARD,), (1,), stored - GUARD).view(integers)
+    guard = tensor.as_strided((GUARD,), (1,), stored - GUARD)
+    return guard.view(torch.int8 if tensor.dtype.itemsize == 1 else _integers(tensor))
 
 
 def _as_tensor(bits: npt.NDArray[Any], dtype: str, device: str) -> torch.Tensor:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from gonogo.cases._case import EVERYWHERE, Case
+from gonogo.cases._case import DRAWN, EVERYWHERE, Case
 from gonogo.cases.shapes import STRATEGIES, Axes, Picker, SizeLimit, classify
 from gonogo.cases.values import EXACT, LONGEST_REPETITIVE, ON_PROMISE
 from gonogo.ops import Op
@@ -40,6 +40,8 @@ Planned = tuple[Case, str]
 
 def find_usable(op: Op, distributions: Sequence[str]) -> list[str]:
     """Those of the distributions that an op takes."""
+    if op.draw is not None:
+        return [DRAWN]
     return [
         name for name in distributions
         if (name != EXACT or op.sums_of_products) and (name not in ON_PROMISE or name in op.takes)
@@ -57,6 +59,9 @@ def plan_cases(
     limit: SizeLimit,
 ) -> list[Planned]:
     """The first cases of a seed, each with the strategy of its leading axis."""
+    if op.draw is not None:
+        seeds = [seed * CASES_PER_SEED + number for number in range(1 if op.is_given else count)]
+        return [(Case(op.name, dtype, (), EVERYWHERE[0], DRAWN, own), DRAWN) for own in seeds]
     design = open_design(op, dtype, seed, distributions=distributions, strategies=strategies, limit=limit)
     return [design.get(number) for number in range(count)]
 
@@ -176,11 +181,17 @@ class Design:
         At most one is expanded along a sum: of two, equal products would be added again and again.
         """
         chosen: list[str] = []
-        for position in range(len(self.op.inputs)):
+        for position, described in enumerate(self.op.inputs):
+            if described.kind == "constant":
+                chosen.append(EVERYWHERE[0])
+                continue
             before = [at for at, name in enumerate(chosen) if name == "expanded"]
             alone = not any(self._find_repeated(at, sizes) for at in before)
             may = self._may_repeat(position, sizes) and (alone or not self._find_repeated(position, sizes))
-            names = [name for name in EVERYWHERE[1:] if name != "expanded" or may]
+            names = [name for name in described.layouts or EVERYWHERE[1:] if name != "expanded" or may]
+            if described.layouts:
+                chosen.append(names[picker.below(len(names))] if names else EVERYWHERE[0])
+                continue
             counts = [self.seen[("layout", position, name)] for name in names]
             rare = [name for name, count in zip(names, counts, strict=True) if count == min(counts)]
             chosen.append(rare[picker.below(len(rare))] if picker.below(2) else EVERYWHERE[0])
@@ -192,6 +203,7 @@ class Design:
 
     def _find_repeated(self, position: int, sizes: dict[str, int]) -> int:
         """How many equal terms of a sum an input would have, were it expanded; 0 where it is no sum's axis."""
+        sizes = self.op.find_sizes(sizes)
         axes = [axis for axis in self.op.inputs[position].axes.split() if sizes[axis] > 1]
         return sizes[axes[0]] if axes and axes[0] in self.op.reduced else 0
 
@@ -209,7 +221,8 @@ class Design:
         """Inputs that may be far, each with every axis whose entries may be apart: any long one but the last."""
         return [
             (at, axis)
-            for at, described in enumerate(self.op.inputs) if described.kind == "values" and described.far
+            for at, described in enumerate(self.op.inputs)
+            if described.kind == "values" and described.far and not described.layouts
             for axis in described.axes.split()[:-1] if self._may_be(axis, FAR_ROWS)
         ]  # fmt: skip
 

@@ -107,7 +107,10 @@ class Axes:
 
     def __init__(self, op: Op, limit: SizeLimit) -> None:
         self.op, self.limit, self.names = op, limit, op.axes
-        self.arrays = [tuple(axes.split()) for axes in (*(described.axes for described in op.inputs), op.output)]
+        self.arrays = [
+            tuple(base for axis in axes.split() for base in op.list_bases(axis))
+            for axes in (*(described.axes for described in op.inputs), op.output)
+        ]
         output = self.arrays[-1]
         self.work = tuple(op.work.split()) or self.names
         self.along = op.main if op.main in output else output[-1] if output else ""

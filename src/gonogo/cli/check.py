@@ -17,6 +17,7 @@ from gonogo.cli.run import Reporter
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES
 from gonogo.user.kernel_file import find_kernel
+from gonogo.user.op_file import find_op_file
 from gonogo.words import find_contract, find_dtypes, find_op
 
 if TYPE_CHECKING:
@@ -29,11 +30,16 @@ SHOWN_FAILURES = 5
 @click.command(
     epilog=show_examples(
         "gonogo check kernel.py:my_softmax --op softmax --dtypes float16",
+        "gonogo check kernel.py:my_norm --op-file ops.py:NORM",
         "gonogo check kernel.py:my_softmax --op softmax --only softmax:f16:1x1x3:c:uniform:4",
     )
 )
 @click.argument("target", metavar="FILE[:FUNC]")
-@click.option("--op", required=True, shell_complete=complete_op, help="The op it implements: one of gonogo ops.")
+@click.option("--op", shell_complete=complete_op, help="The op it implements: one of gonogo ops.")
+@click.option(
+    "--op-file", metavar="OPFILE[:NAME]",
+    help="An op of your own instead: a gonogo.Op, or a reference beside draw(seed, dtype). The file is run.",
+)  # fmt: skip
 @click.option(
     "--dtypes", default=",".join(DTYPES), show_default=True, shell_complete=complete_dtypes, help="Comma-separated."
 )
@@ -41,9 +47,7 @@ SHOWN_FAILURES = 5
 @click.option("--seed", default=0, show_default=True, help="Another seed is another set of cases.")
 @click.option(
     "--contract",
-    default="float32",
-    show_default=True,
-    help="What it promises: float32, float64, float16, bfloat16, tf32, fast-math or atomics.",
+    help="What it promises: float32 (the default), float64, float16, bfloat16, tf32, fast-math or atomics.",
 )
 @click.option(
     "--device", default="auto", show_default=True, shell_complete=complete_device, help="auto, cpu or cuda."
@@ -60,11 +64,12 @@ SHOWN_FAILURES = 5
 @click.option("--json", "as_json", is_flag=True, help="Print every verdict as JSON.")
 def check(
     target: str,
-    op: str,
+    op: str | None,
+    op_file: str | None,
     dtypes: str,
     cases: int,
     seed: int,
-    contract: str,
+    contract: str | None,
     device: str,
     lock: Path | None,
     timeout_s: float,
@@ -76,24 +81,28 @@ def check(
 ) -> None:
     """Run the kernel FUNC of FILE on many cases, isolated, and judge it. Exit code 1 for no-go.
 
-    It takes the op's inputs as torch tensors, in order, and returns its output: torch or NumPy. FUNC may be left
-    out where the file has one public function, or one named like the op.
+    It takes the op's arguments, tensors of torch, and returns its output: torch or NumPy. FUNC may be left out
+    where the file has one public function, or one named like the op. gonogo.verify does the same in your own
+    process; gonogo.check, in Python, judges one output at hand.
 
     A suspect case, which reads above its limit and may still be rounding, is run again on three fresh seeds: no-go
     if it is above there too.
     """
-    known, promised = find_op(op), find_contract(contract)
+    if (op is None) == (op_file is None):
+        raise click.UsageError("name the op that it implements: --op OP, or one of your own by --op-file FILE:NAME")
+    find_contract(contract)
+    known = find_op_file(op_file) if op_file is not None else find_op(str(op))
     said = click.get_current_context().get_parameter_source("dtypes") is ParameterSource.COMMANDLINE
     if only and said and parse_case(only, known).dtype not in find_dtypes(split_words(dtypes)):
         raise InputError(f"--only {only} is not among --dtypes {dtypes}: leave --dtypes out")
-    kernel = find_kernel(target, op)
+    kernel = find_kernel(target, known.name)
     with need_backend("gonogo check"):
         from gonogo.campaign import Allowance
         from gonogo.user.isolated import check_file
     try:
         with Reporter(sys.stderr.isatty()) as reporter:
             found = check_file(
-                kernel, op, contract=promised, dtypes=split_words(dtypes), cases=cases, seed=seed, device=device,
+                kernel, known, contract=contract, dtypes=split_words(dtypes), cases=cases, seed=seed, device=device,
                 lock=lock, allowance=Allowance(timeout_s, memory_gb * 2**30),
                 suspects="fail" if strict else "rerun", only=only, record=record, report=reporter.report,
             )  # fmt: skip

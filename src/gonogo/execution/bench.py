@@ -1,19 +1,23 @@
-"""A case set up for its kernels: inputs, references by contract, and what has come out so far."""
+"""A case set up for its kernels: its call, references by contract, and what has come out so far."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
-from gonogo.cases import Case, make_inputs
-from gonogo.errors import ReferenceFailed
-from gonogo.execution.measurement import Reference, make_reference
+from gonogo.cases import Call, Case, make_call
+from gonogo.errors import BadArguments, ReferenceFailed
+from gonogo.execution.reference import Reference, make_reference, make_references
 from gonogo.ops import Kernel, Op
 from gonogo.policies import Twin
 from gonogo.schema import Contract
+
+if TYPE_CHECKING:
+    from gonogo.execution.judging import Judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +45,18 @@ class Bench:
     """A case set up."""
 
     job: Job
-    inputs: list[torch.Tensor]
-    pristine: list[torch.Tensor]
+    call: Call
+    pristine: Call
+    """The same arguments in memory of their own, contiguous."""
     announce: Callable[[str], None]
     """Told every kernel before it runs."""
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None
     """Told what a kernel raised."""
-    references: dict[Contract, Reference] = field(default_factory=dict)
-    outputs: dict[str, torch.Tensor | None] = field(default_factory=dict)
-    """Of kernels, as far as they have run; None of one that gave nothing to measure."""
+    by_contract: dict[Contract, tuple[Reference, ...]] = field(default_factory=dict)
+    outputs: dict[str, dict[str, torch.Tensor] | None] = field(default_factory=dict)
+    """Of kernels, as far as they have run, by leaf; None of one that gave nothing to measure."""
+    judged: dict[str, list[Judged]] = field(default_factory=dict)
+    """Of the same kernels, the leaves as they are judged."""
     twins: dict[str, Twin | None] = field(default_factory=dict)
     strays: int = 0
     """Elements that the last kernel wrote outside of what it had allocated."""
@@ -59,21 +66,44 @@ class Bench:
         """Whose case it is."""
         return self.job.op
 
-    def reference(self, contract: Contract) -> Reference:
-        """Expected output and scales for a contract, computed once."""
-        if contract not in self.references:
-            shape = self.job.case.shape_of(self.op, self.op.output)
+    @property
+    def dtypes(self) -> set[str]:
+        """Of the case, and of all arguments."""
+        return {self.job.case.dtype, *(str(x.dtype).removeprefix("torch.") for _, x in self.call.tensors)}
+
+    def references(self, contract: Contract) -> tuple[Reference, ...]:
+        """Expected values and scales for a contract, leaf by leaf, computed once."""
+        if contract not in self.by_contract:
             try:
-                self.references[contract] = make_reference(self.op, self.pristine, contract, shape)
+                self.by_contract[contract] = self._make_references(contract)
             except (MemoryError, torch.OutOfMemoryError):
                 raise  # the case is too large for this machine: no mistake of the op
+            except BadArguments:
+                raise
             except Exception as error:  # whatever the code of an own op raises
                 raise ReferenceFailed(self.op.name, self.job.case.id, error) from error
-        return self.references[contract]
+        return self.by_contract[contract]
+
+    def _make_references(self, contract: Contract) -> tuple[Reference, ...]:
+        case = self.job.case
+        if self.op.is_nest:
+            return make_references(self.op, self.pristine, contract, case.id)
+        shape = case.shape_of(self.op, self.op.output)
+        return (make_reference(self.op, self.pristine, contract, shape, contract.output or case.dtype),)
+
+    def reference(self, contract: Contract) -> Reference:
+        """The one leaf of an op whose output is a tensor."""
+        (reference,) = self.references(contract)
+        return reference
+
+    def output(self, kernel: str) -> torch.Tensor | None:
+        """What a kernel of such an op gave; None where that cannot be measured."""
+        leaves = self.outputs.get(kernel)
+        return None if leaves is None else next(iter(leaves.values()))
 
     def restore_inputs(self) -> None:
         """Make them anew, after a kernel that may have written to them."""
-        self.inputs = make_inputs(self.job.case, self.job.device, self.op)
+        self.call = make_call(self.job.case, self.job.device, self.op)
 
     @property
     def reduced_length(self) -> int:
@@ -86,21 +116,22 @@ def prepare(
     job: Job,
     announce: Callable[[str], None] = lambda kernel: None,
     *,
-    inputs: list[torch.Tensor] | None = None,
+    call: Call | None = None,
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
 ) -> Bench:
-    """Inputs, unless at hand, and the references of all contracts that are in force.
+    """The call, unless at hand, and the references of all contracts that are in force.
 
     All of that is done before any kernel is announced: what a reference takes is not to be counted as a kernel's.
     """
-    inputs = inputs or make_inputs(job.case, job.device, job.op)
+    call = call or make_call(job.case, job.device, job.op)
     # The copies are in memory of their own; the layout stays with the inputs.
-    bench = Bench(job, inputs, [x.contiguous().clone() for x in inputs], announce, keep_error)
+    bench = Bench(job, call, call.map(lambda path, x: x.contiguous().clone()), announce, keep_error)
     bench.outputs |= dict.fromkeys(job.gave_nothing)
     contracts = [kernel.contract_for(job.case.dtype) for kernel in job.kernels]
     others = [] if job.bounds_only else [Contract()]  # what a policy and the framework's own op are held against
     for contract in dict.fromkeys([*contracts, *others]):
-        reference = bench.reference(contract)
+        references = bench.references(contract)
         if job.settled == -math.inf:
-            reference.sequential_scale  # noqa: B018  computed once it is asked for
+            for reference in references:
+                reference.sequential_scale  # noqa: B018  computed once it is asked for
     return bench

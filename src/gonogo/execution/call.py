@@ -1,4 +1,4 @@
-"""A kernel's function and a case → its outputs, whatever framework it is of."""
+"""A kernel's function and a case → its outputs, leaf by leaf, whatever framework it is of."""
 
 from __future__ import annotations
 
@@ -10,45 +10,110 @@ from typing import Any
 import numpy as np
 import torch
 
+from gonogo.errors import BadArguments
 from gonogo.execution.bench import Bench
-from gonogo.execution.outcome import find_wrong_kind
+from gonogo.execution.functions import WRITTEN, find_wanted, list_state, restore_state, run_with_gradients
 from gonogo.execution.poison import poisoned_memory
 from gonogo.execution.precision import keep_precision
+from gonogo.execution.reference import NARROW
+from gonogo.nests import list_leaves
 from gonogo.ops import InFolder, Kernel
 
+Leaves = dict[str, Any]
+"""What a kernel gave, by path: tensors, or whatever else it returned."""
+FILLINGS = (0x5A, 0xA5)
+"""Bytes of outputs that a kernel is handed, call by call: an element that has both was written in neither."""
 
-def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tuple[Any, Any, float]:
+
+def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tuple[Leaves, Leaves, float]:
     """Two outputs on the same inputs in freshly poisoned memory, and the seconds of the second call.
 
     The first is a copy: a kernel may hand out the same memory again. The second is what the kernel returned.
     """
     bench.strays = 0
-    first, _ = _call(function, kernel, bench)
-    if find_wrong_kind(first, kernel, bench) is None:
-        first = first.detach().clone()
-        _synchronize(bench)
-    again, elapsed = _call(function, kernel, bench)
+    first, _ = _call(function, kernel, bench, 0)
+    first = {path: _copy(leaf) for path, leaf in first.items()}
+    _synchronize(bench)
+    again, elapsed = _call(function, kernel, bench, 1)
     return first, again, elapsed
 
 
-def _call(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tuple[Any, float]:
-    args = [_to_numpy(x) for x in bench.inputs] if kernel.framework == "numpy" else bench.inputs
+def _copy(leaf: Any) -> Any:
+    copied = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and leaf.device.type != "meta"
+    return leaf.detach().clone() if copied else leaf
+
+
+def _call(function: Callable[..., Any], kernel: Kernel, bench: Bench, number: int) -> tuple[Leaves, float]:
+    op, call = bench.op, bench.call
+    if kernel.framework == "numpy":
+        call = call.map(lambda path, x: _to_numpy(x))
     ours = isinstance(kernel.source, InFolder)
     # Whatever a user has torch set to, a kernel of an op's folder must keep what it promises.
     with keep_precision() if ours else nullcontext(), poisoned_memory() as memory:
+        outs = _allocate(kernel, bench, number) if op.out else {}
+        args, kwargs = call.args, dict(call.kwargs)
+        if op.out == "last":
+            args = (*args, *outs.values())
+        elif op.out:
+            kwargs[op.out] = next(iter(outs.values())) if len(outs) == 1 else tuple(outs.values())
         started = time.perf_counter()
-        output = function(*args)
+        if op.grads is False:
+            output = function(*args, **kwargs)
+            returned = dict(list_leaves(output)) if op.is_nest else {"": output}
+        else:
+            held = list_state(function) if isinstance(function, torch.nn.Module) else {}
+            returned = run_with_gradients(function, call, find_wanted(op, call, held), bench.job.case.id)
         _synchronize(bench)
         elapsed = time.perf_counter() - started
     bench.strays += memory.count_strays()
-    if not isinstance(output, torch.Tensor) and hasattr(output, "__array__"):  # NumPy, JAX
-        output = to_torch(np.asarray(output))
-    return output, elapsed
+    restore_state(function, op)
+    written = _take_written(bench) if op.mutates else {}
+    if op.out:
+        return {**outs, **written}, elapsed
+    given = {path: _to_tensor(leaf) for path, leaf in returned.items() if leaf is not None or not op.is_nest}
+    return {**given, **written}, elapsed
+
+
+def _allocate(kernel: Kernel, bench: Bench, number: int) -> dict[str, torch.Tensor]:
+    """An output for each leaf of the reference, filled with what no two calls begin with."""
+    outs = {}
+    for reference in bench.references(kernel.contract_for(bench.job.case.dtype)):
+        dtype = getattr(torch, NARROW.get(reference.dtype, reference.dtype))
+        out = torch.empty(tuple(reference.expected.shape), dtype=dtype, device=bench.job.device)
+        if dtype is torch.bool:
+            out.fill_(bool(number))
+        elif out.numel():
+            out.reshape(-1).view(torch.uint8).fill_(FILLINGS[number])
+        outs[reference.path] = out
+    return outs
+
+
+def _take_written(bench: Bench) -> dict[str, torch.Tensor]:
+    """What the arguments hold that a kernel writes to; they are restored at once."""
+    before, known = dict(bench.pristine.tensors), bench.call.tensors
+    written = {}
+    for name in bench.op.mutates:
+        paths = [(path, x) for path, x in known if path == name or path.startswith(f"{name}.")]
+        if not paths:
+            raise BadArguments(f"mutates: {name!r} is none of the arguments {', '.join(path for path, _ in known)}")
+        for path, x in paths:
+            written[f"{WRITTEN}{path}"] = x.detach().clone()
+            x.copy_(before[path])
+    return written
 
 
 def _synchronize(bench: Bench) -> None:
     if bench.job.device != "cpu":
         torch.cuda.synchronize()
+
+
+def _to_tensor(leaf: Any) -> Any:
+    """NumPy, JAX and plain numbers as tensors; anything else as it is."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf
+    if hasattr(leaf, "__array__"):
+        return to_torch(np.asarray(leaf))
+    return leaf
 
 
 def _to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

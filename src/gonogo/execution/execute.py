@@ -5,29 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 
-from gonogo.errors import BadKernelFile, CampaignFailed
+from gonogo.cases import Call
+from gonogo.errors import BadArguments, BadKernelFile, BadModule, CampaignFailed
 from gonogo.execution.bench import Bench, Job, prepare
-from gonogo.execution.call import call_twice
+from gonogo.execution.call import Leaves, call_twice
+from gonogo.execution.functions import open_kernel
+from gonogo.execution.judging import judge_leaves, read_leaves, settle_leaves
 from gonogo.execution.launches import Launches, RefusedLaunch
-from gonogo.execution.measurement import (
-    compare_outputs,
-    find_non_finite,
-    measure_output,
-    read_bounds,
-    settle_outcome,
-)
+from gonogo.execution.measurement import compare_outputs, measure_output
 from gonogo.execution.outcome import explain, find_fault
-from gonogo.formats import get_format
+from gonogo.formats import FORMATS
 from gonogo.instrument.stats import measure
 from gonogo.ops import Kernel, Op
 from gonogo.policies import Twin
 from gonogo.records import MEASURED
-from gonogo.schema import Contract, Element, Outcome, Record
+from gonogo.schema import ULP_SATURATED, Contract, Element, Outcome, Record
 
 REFUSED_BY_INTERPRETER = {
     "bfloat16": "Triton's interpreter computes bfloat16 as integers and truncates on conversion"
@@ -38,11 +34,11 @@ def run_job(
     job: Job,
     announce: Callable[[str], None],
     *,
-    inputs: list[torch.Tensor] | None = None,
+    call: Call | None = None,
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
 ) -> Iterator[Record]:
     """Records of a case, kernel by kernel; `announce` is told each before it runs, `keep_error` what it raised."""
-    bench = prepare(job, announce, inputs=inputs, keep_error=keep_error)
+    bench = prepare(job, announce, call=call, keep_error=keep_error)
     for kernel in job.kernels:
         announce(kernel.name)
         record = run_kernel(bench, kernel)
@@ -54,15 +50,16 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
     record = describe(bench.job, kernel)
     bench.outputs.setdefault(kernel.name, None)
     interpreted = bench.job.device == "cpu" and kernel.framework == "triton"
-    if interpreted and bench.job.case.dtype in REFUSED_BY_INTERPRETER:
-        return record.end(Outcome("refused", REFUSED_BY_INTERPRETER[bench.job.case.dtype]))
-    launches = Launches(bench.job.device, REFUSED_BY_INTERPRETER.get(bench.job.case.dtype))
+    refused = next((why for dtype, why in REFUSED_BY_INTERPRETER.items() if dtype in bench.dtypes), None)
+    if interpreted and refused:
+        return record.end(Outcome("refused", refused))
+    launches = Launches(bench.job.device, refused)
     try:
-        function = kernel.load()
+        function = open_kernel(kernel.load(), bench.op, bench.job.device)
         first, again, elapsed = launches.watch(lambda: call_twice(function, kernel, bench))
     except KeyboardInterrupt:  # a worker ignores the signal, so it is the user's, who runs this by hand
         raise
-    except BadKernelFile:  # there is no kernel, or none for this device
+    except (BadKernelFile, BadModule, BadArguments):  # there is no kernel, or none for this device or op
         raise
     except RefusedLaunch as refusal:
         bench.restore_inputs()
@@ -78,24 +75,26 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
     return _measure(bench, kernel, record, first, again, elapsed * 1e6)
 
 
-def _measure(bench: Bench, kernel: Kernel, record: Record, first: Any, again: Any, time_us: float) -> Record:
+def _measure(bench: Bench, kernel: Kernel, record: Record, first: Leaves, again: Leaves, time_us: float) -> Record:
     """The record of a kernel that has run, with whatever can be read of its output."""
-    measured, outcome = replace(record, time_us=time_us), find_fault(first, again, kernel, bench)
+    measured, (outcome, pairs) = replace(record, time_us=time_us), find_fault(first, again, kernel, bench)
     if outcome.word not in MEASURED:
         return measured.end(outcome)
-    assert isinstance(first, torch.Tensor)
-    output, reference = first.detach(), bench.reference(kernel.contract_for(bench.job.case.dtype))
-    bench.outputs[kernel.name] = output
-    measured = read_bounds(measured, output, reference, bench.job.settled)
-    if not bench.job.bounds_only:
+    leaves = judge_leaves(pairs, first, dict(bench.pristine.tensors))
+    outputs = bench.outputs[kernel.name] = {leaf.pair.path: leaf.output for leaf in leaves}
+    bench.judged[kernel.name] = leaves
+    measured = read_leaves(measured, leaves, bench.job.settled)
+    if not bench.job.bounds_only and not bench.op.is_nest:
+        (output,) = outputs.values()
+        inputs = [x for _, x in bench.pristine.tensors]
         measured = measure_output(
-            measured, bench.op, bench.job.case.dtype, output, reference, bench.reduced_length,
-            kernel.current.get(bench.job.case.dtype), bench.pristine, find_twin(bench, kernel),
+            measured, bench.op, bench.job.case.dtype, output, leaves[0].reference, bench.reduced_length,
+            kernel.current.get(bench.job.case.dtype), inputs, find_twin(bench, kernel),
         )  # fmt: skip
         measured = _compare(measured, bench, kernel, output)
     if outcome.word != "ok":
         return measured.end(outcome)
-    outcome = settle_outcome(output, reference, reference.contract.output or bench.job.case.dtype)
+    outcome = settle_leaves(leaves)
     return (record if outcome.word == "refused" else measured).end(outcome)  # a reading of nothing is none
 
 
@@ -142,7 +141,7 @@ def _control_output(bench: Bench, name: str, wanted_by: Kernel) -> torch.Tensor 
             if record.outcome == "crashed":
                 raise CampaignFailed(f"control {name} lost the GPU's context: {record.detail}")
             bench.announce(wanted_by.name)
-    return bench.outputs[name]
+    return bench.output(name)
 
 
 def find_twin(bench: Bench, wanted_by: Kernel) -> Twin | None:
@@ -164,30 +163,31 @@ def _measure_twin(bench: Bench, output: torch.Tensor | None) -> Twin | None:
 
 
 def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Element]:
-    """The worst elements of a kernel that has run.
+    """The worst elements of a kernel that has run, of its worst leaf.
 
     Those that are not finite on one side only come first, whatever the others read; those not judged never come.
     """
-    output = bench.outputs.get(kernel.name)
-    if output is None:
+    leaves = bench.judged.get(kernel.name)
+    if not leaves:
         return []
-    dtype = bench.job.case.dtype
-    reference = bench.reference(kernel.contract_for(dtype))
-    expected, actual = reference.expected.cpu().reshape(-1), output.cpu().reshape(-1)
-    scale = reference.scale.cpu().reshape(-1)
-    distance = get_format(dtype).cell_distance(actual.double().numpy(), expected.numpy())
-    with np.errstate(all="ignore"):
-        readings = np.where(distance == 0, 0.0, distance / (reference.unit_roundoff * scale.numpy()))
-    mismatched = find_non_finite(output, reference, dtype).cpu().reshape(-1).numpy()
-    order = np.lexsort((-readings, ~mismatched))
+    readings, mismatched = zip(*(leaf.find_readings() for leaf in leaves), strict=True)
+    largest = [float(one.max()) if one.numel() else 0.0 for one in readings]
+    worst = max(range(len(leaves)), key=lambda at: (bool(mismatched[at].any()), largest[at], -at))
+    leaf = leaves[worst]
+    reference = leaf.reference
+    order = np.lexsort((-readings[worst].numpy(), ~mismatched[worst].numpy()))
     if reference.unjudged is not None:
         order = order[~reference.unjudged.cpu().reshape(-1).numpy()[order]]
+    expected, actual = reference.expected.cpu().reshape(-1), leaf.output.cpu().reshape(-1)
     elements = []
     for at in order[:count].tolist():
-        here = slice(at, at + 1)
-        index = tuple(int(i) for i in np.unravel_index(at, tuple(output.shape)))
-        ulp = measure(actual[here], expected[here]).max_ulp
-        elements.append(Element(index, float(expected[at]), float(actual[at]), ulp, float(readings[at])))
+        index = tuple(int(i) for i in np.unravel_index(at, tuple(leaf.output.shape)))
+        ulp = (
+            measure(actual[at : at + 1], expected[at : at + 1]).max_ulp if leaf.dtype in FORMATS else ULP_SATURATED
+        )
+        elements.append(Element(
+            index, expected[at].item(), actual[at].item(), ulp, float(readings[worst][at]), leaf.pair.shown or None
+        ))  # fmt: skip
     return elements
 
 

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
-import numpy as np
 import torch
 
-from gonogo.errors import BadReference
+from gonogo.execution.reference import Reference
 from gonogo.formats import get_format
 from gonogo.instrument.gauges import gauge
 from gonogo.instrument.readings import read
 from gonogo.instrument.running_error.mode import WIDE
-from gonogo.instrument.running_error.subnormals import keep_subnormals
-from gonogo.instrument.running_error.trace import trace_reference
 from gonogo.instrument.stats import measure
 from gonogo.ops import Op
 from gonogo.policies import Twin, read_policies, rmse
-from gonogo.schema import Contract, Measured, Outcome, Record
-
-ON_HOST = 2**16
-"""Outputs up to this size are measured in host memory: a dozen readings cost less there than their launches."""
+from gonogo.schema import Measured, Outcome, Record
 
 NEAR_OVERFLOW = 8.0
 """How far from the overflow threshold a correct result may still round either way, in units of u_c·S.
@@ -33,120 +25,7 @@ Controls that accumulate in float32 read at most 5.7 of them in the committed re
 """
 
 UNDEFINED = "the reference is NaN everywhere"
-LOOKED_AT = 4096
-"""Elements, evenly spaced, by which it is decided whether a scale says anything of most of an output."""
-
 NO_BOUND = "no finite bound is known of what rounding does there"
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What a case's outputs are held against, for kernels of one contract."""
-
-    expected: torch.Tensor
-    scale: torch.Tensor
-    contract: Contract
-    make_sequential_scale: Callable[[], torch.Tensor]
-    from_finite: bool = False
-    """Whether all inputs are finite; looked at where the expected output is NaN everywhere."""
-
-    @property
-    def unit_roundoff(self) -> float:
-        """u_c."""
-        return get_format(self.contract.accumulate).unit_roundoff
-
-    @cached_property
-    def sequential_scale(self) -> torch.Tensor:
-        """The scale with every sum taken for one long chain; the same tensor where that changes nothing."""
-        return self.make_sequential_scale()
-
-    @cached_property
-    def is_undefined(self) -> bool:
-        """Whether it is NaN everywhere: an output that agrees has shown nothing."""
-        return self.expected.numel() > 0 and bool(self.expected.isnan().all())
-
-    @cached_property
-    def unjudged(self) -> torch.Tensor | None:
-        """Where there is a value and an infinite scale: a correct kernel may return anything there.
-
-        The accumulate format may overflow on the way, or a function is too steep for any first-order bound.
-        """
-        places = self.scale.isinf() & self.expected.isfinite()
-        return places if bool(places.any()) else None
-
-    @cached_property
-    def blind_from(self) -> float | None:
-        """The limit above which an output of zeros would pass on more than half of what the scale speaks of."""
-        return self._find_blind_from(self.scale)
-
-    @cached_property
-    def deterministic_blind_from(self) -> float | None:
-        """The same with every sum taken for one long chain."""
-        return self._find_blind_from(self.sequential_scale)
-
-    def _find_blind_from(self, scale: torch.Tensor) -> float | None:
-        """The upper median of |expected| / (u_c·S) over elements that are judged and not 0; None where none is.
-
-        More than half of the elements have limit·u_c·S > |expected| exactly where the limit is above this one, so
-        that one number serves whatever limit a row will be held against. What is below the accumulate format's
-        normal range counts as 0: a kernel may flush it, and the scale says no more. Of a large output LOOKED_AT
-        elements stand for all.
-        """
-        every = slice(None, None, max(1, scale.numel() // LOOKED_AT))
-        sizes, allowed = self.expected.reshape(-1)[every].abs(), self.unit_roundoff * scale.reshape(-1)[every]
-        normal = get_format(self.contract.accumulate).smallest_normal
-        spoken_of = (sizes >= normal) & sizes.isfinite() & allowed.isfinite()
-        ratios = (sizes / allowed)[spoken_of].cpu().numpy()
-        middle = ratios.size // 2
-        return float(np.partition(ratios, middle)[middle]) if ratios.size else None
-
-    def take_judged(self, output: torch.Tensor) -> torch.Tensor:
-        """The output beside the expected one, with the expected value where nothing is judged, not even a NaN."""
-        output = output.to(self.expected.device)
-        return (
-            output if self.unjudged is None else torch.where(self.unjudged, self.expected.to(output.dtype), output)
-        )
-
-
-def make_reference(op: Op, inputs: list[torch.Tensor], contract: Contract, shape: tuple[int, ...]) -> Reference:
-    """Run the float64 reference with its error scale carried along; its output must have `shape`."""
-    with keep_subnormals():
-        wide = [x.double() if x.is_floating_point() else x for x in inputs]
-    reference = op.load_reference()
-    # A kernel with a narrow accumulator rounds wider inputs as it loads them.
-    held = get_format(contract.accumulate).unit_roundoff
-    floating = [x.dtype for x in inputs if x.is_floating_point()]
-    rounded = any(get_format(str(dtype).removeprefix("torch.")).unit_roundoff < held for dtype in floating)
-    load_ulps = 1.0 if rounded else 0.0
-    expected, scale, summed = _run_reference(reference, wide, contract, load_ulps)
-    if tuple(expected.shape) != shape:
-        raise BadReference(f"returns shape {tuple(expected.shape)}; the op's output has {shape} here")
-    where = "cpu" if expected.numel() <= ON_HOST else expected.device
-    scale = _forgive(scale).to(where)
-
-    def make_sequential_scale() -> torch.Tensor:
-        if not summed or contract.summation == "sequential":
-            return scale
-        _, longest, _ = _run_reference(reference, wide, replace(contract, summation="sequential"), load_ulps)
-        return _forgive(longest).to(where)
-
-    undefined = expected.numel() > 0 and bool(expected.isnan().all())
-    from_finite = undefined and all(bool(x.isfinite().all()) for x in inputs)
-    return Reference(expected.to(where), scale, contract, make_sequential_scale, from_finite)
-
-
-def _run_reference(
-    reference: Callable[..., Any], inputs: list[torch.Tensor], contract: Contract, load_ulps: float
-) -> tuple[torch.Tensor, torch.Tensor, bool]:
-    expected, scale, summed = trace_reference(reference, inputs, contract, {}, load_ulps)
-    if not isinstance(expected, torch.Tensor) or not isinstance(scale, torch.Tensor):
-        raise BadReference(f"returns {type(expected).__name__}; an op has one output, a tensor")
-    return expected, scale, summed
-
-
-def _forgive(scale: torch.Tensor) -> torch.Tensor:
-    """Where the reference is not finite no scale is defined: agreement there is an outcome of its own."""
-    return scale.nan_to_num(nan=math.inf, posinf=math.inf)
 
 
 Subject = TypeVar("Subject", bound=Measured)

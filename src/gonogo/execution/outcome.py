@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sysconfig
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from traceback import extract_tb, format_exception
 from typing import Any
@@ -12,39 +13,101 @@ import torch
 
 from gonogo.cases import GUARD_BITS, find_guard
 from gonogo.execution.bench import Bench
+from gonogo.execution.call import FILLINGS, Leaves
+from gonogo.execution.functions import WRITTEN, list_parameters
+from gonogo.execution.leaves import Pair, as_tensor, find_wrong_kind, pair_leaves
 from gonogo.execution.poison import poison_bits
+from gonogo.execution.reference import Reference
 from gonogo.ops import Kernel
 from gonogo.schema import Outcome
 
 
-def find_fault(first: Any, again: Any, kernel: Kernel, bench: Bench) -> Outcome:
-    """The first thing wrong with an output, short of its numbers. Inputs it has changed are restored."""
-    wrong = find_wrong_kind(first, kernel, bench) or find_wrong_kind(again, kernel, bench)
-    pairs: list[tuple[torch.Tensor, Any]] = [
-        (_bits(now), _bits(before)) for now, before in zip(bench.inputs, bench.pristine, strict=True)
-    ]
-    if not wrong:
-        pairs += [(_bits(first), _bits(again).to(first.device)), (_bits(first), poison_bits(first.dtype))]
-    differ = _count_different(pairs)
-    changed = [given.name for given, count in zip(bench.op.inputs, differ, strict=False) if count]
-    aliased = not wrong and any(_shares_memory(again, x) for x in bench.inputs)
-    strays = bench.strays + _count_behind(bench.inputs)
+def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tuple[Outcome, list[Pair]]:
+    """The first thing wrong with an output, short of its numbers, and its leaves, if they can be measured.
+
+    Inputs it has changed are restored.
+    """
+    references = bench.references(kernel.contract_for(bench.job.case.dtype))
+    pairs = pair_leaves(list(first), bench.op, references, list_parameters(bench.op))
+    wrong = pairs if isinstance(pairs, Outcome) else _find_wrong_kind(first, again, pairs, bench)
+    usable = [] if wrong or isinstance(pairs, Outcome) else pairs
+    before, written = dict(bench.pristine.tensors), bench.op.mutates
+    kept = [(path, x) for path, x in bench.call.tensors if not _is_of(path, written)]
+    compared: list[tuple[torch.Tensor, Any]] = [(_bits(x), _bits(before[path])) for path, x in kept]
+    for pair in usable:
+        leaf, repeated = as_tensor(first[pair.path]), as_tensor(again[pair.path])
+        compared += [(_bits(leaf), _bits(repeated).to(leaf.device)), _find_unwritten(leaf, repeated, bench)]
+    differ = _count_different(compared)
+    changed = [path for (path, _), count in zip(kept, differ, strict=False) if count]
+    aliased = [
+        pair for pair in usable
+        if any(_shares_memory(again[pair.path], x) for path, x in kept) and not pair.path.startswith(WRITTEN)
+    ]  # fmt: skip
+    strays = bench.strays + _count_behind([x for _, x in bench.call.tensors])
     if changed or strays:
         bench.restore_inputs()
     if wrong:
-        return wrong
+        return _tell_written(wrong, changed), []
     if strays:
-        return Outcome("out-of-bounds", f"{strays} elements before or behind an array were written")
-    if aliased and (changed or not _is_exact(first, bench, kernel)):
-        return Outcome("aliased", "the output is a view of an input")
+        return Outcome("out-of-bounds", f"{strays} elements before or behind an array were written"), usable
+    for pair in aliased:
+        if changed or not _is_exact(first[pair.path], pair.reference):
+            return pair.tell("aliased", "the output is a view of an input"), usable
     if changed:
-        return Outcome("inputs-changed", ", ".join(changed))
-    unrepeated, unwritten = differ[-2], first.numel() - differ[-1]
-    if unwritten:
-        return Outcome("unwritten", f"{unwritten} of {first.numel()} elements")
-    if unrepeated and not kernel.contract.atomics:
-        return Outcome("not-repeatable", f"{unrepeated} elements differ in a second call")
+        return Outcome("inputs-changed", ", ".join(changed)), usable
+    return _find_incomplete(first, usable, differ[len(kept) :], kernel), usable
+
+
+def _tell_written(wrong: Outcome, changed: Sequence[str]) -> Outcome:
+    """The same; of a kernel that gives too little and wrote to its arguments, how that is declared."""
+    if wrong.word != "wrong-structure" or not changed:
+        return wrong
+    declared = f"mutates={tuple(changed)}"
+    return replace(
+        wrong, detail=f"{wrong.detail}; it writes to {', '.join(changed)}: if it is meant to, {declared}"
+    )
+
+
+def _find_wrong_kind(first: Leaves, again: Leaves, pairs: Sequence[Pair], bench: Bench) -> Outcome | None:
+    for pair in pairs:
+        for leaves in (first, again):
+            if pair.path not in leaves:
+                return Outcome("wrong-structure", f"{pair.path or 'the output'} comes in one of two calls alone")
+            wrong = find_wrong_kind(leaves[pair.path], pair, bench.job.device)
+            if wrong is not None:
+                return wrong
+    return None
+
+
+def _find_incomplete(first: Leaves, pairs: Sequence[Pair], differ: Sequence[int], kernel: Kernel) -> Outcome:
+    """Unwritten elements before those that differ in a second call."""
+    sizes = [as_tensor(first[pair.path]).numel() for pair in pairs]
+    for pair, size, written in zip(pairs, sizes, differ[1::2], strict=True):
+        if written < size:
+            return pair.tell("unwritten", f"{size - written} of {size} elements")
+    for pair, unrepeated in zip(pairs, differ[0::2], strict=True):
+        if unrepeated and not kernel.contract.atomics:
+            return pair.tell("not-repeatable", f"{unrepeated} elements differ in a second call")
     return Outcome("ok")
+
+
+def _find_unwritten(leaf: torch.Tensor, again: torch.Tensor, bench: Bench) -> tuple[torch.Tensor, Any]:
+    """Two arrays that are equal where the kernel has written nothing."""
+    if not bench.op.out:
+        pattern = poison_bits(leaf.dtype)
+        # Memory of other formats is not poisoned: what stands there may well be a value.
+        return (_bits(leaf), pattern) if pattern is not None else (torch.ones(leaf.numel()), 0)
+    if leaf.dtype is torch.bool:
+        return _bits(again) * 2 + _bits(leaf), 2  # false in the first call, true in the second
+    width = leaf.dtype.itemsize
+    fillings = [int.from_bytes(bytes([filling]) * width, "little", signed=True) for filling in FILLINGS]
+    untouched = (_bits(leaf) == fillings[0]) & (_bits(again).to(leaf.device) == fillings[1])
+    return untouched, True
+
+
+def _is_of(path: str, names: Sequence[str]) -> bool:
+    """Whether a path is that of an argument, or within one."""
+    return any(path == name or path.startswith(f"{name}.") for name in names)
 
 
 def _count_behind(inputs: Sequence[torch.Tensor]) -> int:
@@ -53,27 +116,9 @@ def _count_behind(inputs: Sequence[torch.Tensor]) -> int:
     return sum(_count_different([(guard, GUARD_BITS[guard.dtype.itemsize]) for guard in guards])) if guards else 0
 
 
-def _is_exact(output: torch.Tensor, bench: Bench, kernel: Kernel) -> bool:
+def _is_exact(output: torch.Tensor, reference: Reference) -> bool:
     """Whether an output is the rounded reference: a view of an input may be, as a sum of one term is that term."""
-    expected = bench.reference(kernel.contract_for(bench.job.case.dtype)).expected
-    return torch.equal(output.to(expected.device), expected.to(output.dtype))
-
-
-def find_wrong_kind(output: Any, kernel: Kernel, bench: Bench) -> Outcome | None:
-    """What keeps an output from being measured at all."""
-    case = bench.job.case
-    shape = case.shape_of(bench.op, bench.op.output)
-    if not isinstance(output, torch.Tensor):
-        return Outcome("no-output", f"returned {type(output).__name__}")
-    if output.layout is not torch.strided:
-        return Outcome("no-output", f"returned a tensor of layout {str(output.layout).removeprefix('torch.')}")
-    if output.device.type not in ("cpu", bench.job.device):
-        return Outcome("no-output", f"returned a tensor on device {output.device.type}")
-    if tuple(output.shape) != shape:
-        return Outcome("wrong-shape", f"{tuple(output.shape)}, not {shape}")
-    dtype = str(output.dtype).removeprefix("torch.")
-    expected = kernel.contract_for(case.dtype).output or case.dtype
-    return None if dtype == expected else Outcome("wrong-dtype", f"{dtype}, not {expected}")
+    return torch.equal(output.to(reference.expected.device), reference.expected.to(output.dtype))
 
 
 def explain(error: BaseException, device: str) -> Outcome:
@@ -98,7 +143,7 @@ def _format_error(error: BaseException) -> str:
 def _tell_line(error: BaseException) -> str:
     """Where it came from: the innermost line that is no library's."""
     libraries = (str(Path(__file__).parent), sysconfig.get_paths()["purelib"], sysconfig.get_paths()["stdlib"])
-    lines = [one for one in extract_tb(error.__traceback__) if not one.filename.startswith(libraries)]
+    lines = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
     return f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
 
 
@@ -114,6 +159,8 @@ def _is_gpu_lost(device: str) -> bool:
 
 def _count_different(pairs: Sequence[tuple[torch.Tensor, Any]]) -> list[int]:
     """How many elements of each pair differ, in one wait for the GPU."""
+    if not pairs:
+        return []
     counts = torch.stack([(first != second).sum().to(pairs[0][0].device) for first, second in pairs])
     return [int(count) for count in counts.tolist()]
 
@@ -123,5 +170,7 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().view(integers[tensor.dtype.itemsize])
 
 
-def _shares_memory(output: torch.Tensor, given: torch.Tensor) -> bool:
-    return output.numel() > 0 and output.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
+def _shares_memory(output: Any, given: torch.Tensor) -> bool:
+    if not isinstance(output, torch.Tensor) or output.numel() == 0:
+        return False
+    return output.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()

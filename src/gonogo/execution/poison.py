@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-PATTERNS = {2: 0x7FDA, 4: 0x7FC5A5A5}
-"""By element size: a quiet NaN in float16 and bfloat16 alike, and one in float32."""
+PATTERNS = {2: 0x7FDA, 4: 0x7FC5A5A5, 8: 0x7FF8A5A5A5A5A5A5}
+"""By element size: a quiet NaN in float16 and bfloat16 alike, one in float32, and one in float64."""
 GUARD = 128
 """Elements before and behind what is allocated: 256 bytes or more, so that alignment stays what it was."""
 LARGEST_GUARDED = 2**26
 """Elements above which an allocation has no guards: for a moment they take a second one of the same size."""
 _TORCH_EMPTY = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty}
 _TORCH_ZEROS = {torch.zeros, torch.zeros_like, torch.Tensor.new_zeros}
-_INTEGERS = {2: torch.int16, 4: torch.int32}
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def poison_bits(dtype: torch.dtype) -> int | None:

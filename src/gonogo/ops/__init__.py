@@ -12,12 +12,25 @@ from functools import cache
 from pathlib import Path
 
 from gonogo.errors import InputError, UnknownOp
-from gonogo.ops._op import DTYPES, Framework, Input, Kernel, Op
-from gonogo.ops._source import AtHand, InFile, InFolder, Source, import_op
+from gonogo.ops._op import (
+    DTYPES,
+    FOLLOWED,
+    INPUT_DTYPES,
+    LAID_OUT,
+    Framework,
+    Index,
+    Input,
+    Kernel,
+    Op,
+    Out,
+    evaluate,
+)
+from gonogo.ops._source import AtHand, InFile, InFolder, OfOp, Source, import_op, load_file
 
 __all__ = [
-    "DTYPES", "AtHand", "Framework", "InFile", "InFolder", "Input", "Kernel", "Op", "Source", "add_folder",
-    "find_ops", "get_op", "import_op", "op_names",
+    "DTYPES", "FOLLOWED", "INPUT_DTYPES", "LAID_OUT", "AtHand", "Framework", "InFile", "InFolder", "Index", "Input",
+    "Kernel", "OfOp", "Op", "Out", "Source", "add_folder", "evaluate", "find_ops", "get_op", "import_op",
+    "load_file", "op_names",
 ]  # fmt: skip
 
 more_folders: list[str] = []

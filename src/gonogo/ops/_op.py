@@ -6,6 +6,7 @@ Nothing here imports torch or triton: an op can be listed on a machine that has 
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,7 +20,17 @@ from gonogo.schema import Contract
 DTYPES = ("float16", "bfloat16", "float32")
 Framework = Literal["torch", "triton", "numpy"]
 Role = Literal["control", "faulty", "candidate"]
-Kind = Literal["values", "index", "int8", "scale"]
+Kind = Literal[
+    "values", "index", "int8", "scale", "integers", "boolean", "positive", "probability", "range", "constant"
+]
+FOLLOWED = "T"
+"""The dtype of an input that has the case's."""
+INPUT_DTYPES = (
+    *DTYPES, "float64", "float8_e4m3fn", "float8_e5m2", "int8", "uint8", "int16", "int32", "int64", "bool"
+)  # fmt: skip
+"""What an input may have that does not follow the case."""
+LAID_OUT = ("values", "positive", "probability", "range")
+"""Kinds of inputs that have layouts of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +41,51 @@ class Input:
     axes: str
     """Names of its axes, as in "rows cols"; empty for a scalar."""
     kind: Kind = "values"
-    """Numbers of the case's distribution and dtype; integers below `below`; −127 … 127; positive factors."""
+    """Numbers of the case's distribution; integers below `below`; −127 … 127; positive factors; integers from
+    `low` to `high`; true or false; sizes of the distribution's numbers; from 0 to 1; from `low` to `high`; `value`,
+    which is no array at all."""
     below: str | None = None
     """The axis an index points into."""
+    dtype: str = FOLLOWED
+    """Its own, or that of the case; integers that are not told of are int64."""
+    low: float = 0
+    """The least of a range."""
+    high: float | str = 1
+    """The largest, which is in the range; an axis stands for its size."""
+    layouts: tuple[str, ...] = ()
+    """Those it may have, where it may not have all."""
+    value: Any = None
+    """Of a constant."""
     far: bool = True
     """Whether 32 bits may be too few for an offset within it; not for parameters, which are never that large."""
 
     def __post_init__(self) -> None:
         _check_known(f"input {self.name}", "kind", self.kind, get_args(Kind))
+        _check_known(f"input {self.name}", "dtype", self.dtype, (FOLLOWED, *INPUT_DTYPES))
         if self.kind == "index" and self.below is None:
             raise InputError(f"input {self.name} is an index: below must name the axis it points into")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Of a leaf of indices: judged by what they point at, so that any of several equal ones will do."""
+
+    of: str
+    """The argument, or the leaf of the output, that they point into."""
+    dim: int = -1
+    """Its dimension that they count along."""
+    unique: bool = False
+    """Whether no index may come twice along that dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """What is declared of a leaf of the output; the rest is as the reference has it."""
+
+    dtype: str | None = None
+    """Its dtype; `int4` and `uint4` are in the low bits of int8 and uint8."""
+    index: Index | None = None
+    """How it is judged, where it is made of indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +113,7 @@ class Kernel:
         _check_known(f"kernel {self.name}", "role", self.role, get_args(Role))
         _check_known(f"kernel {self.name}", "framework", self.framework, get_args(Framework))
         for dtype in self.dtypes:
-            _check_known(f"kernel {self.name}", "dtype", dtype, DTYPES)
+            _check_known(f"kernel {self.name}", "dtype", dtype, INPUT_DTYPES)
 
     def takes(self, dtype: str, sizes: Mapping[str, int]) -> bool:
         """Whether it runs on inputs of a dtype and these sizes."""
@@ -115,8 +161,28 @@ class Op:
     """Whether it is the product of two matrices, its inputs: some tolerances are made for nothing else."""
     reference: Source | None = None
     """Where its float64 reference is from; None in its own folder, until it is found there by its name."""
+    derived: Mapping[str, str] = field(default_factory=dict)
+    """Axes whose sizes are made of others', as in "2*P"."""
+    draw: Source | None = None
+    """Where its arguments are from, if not from axes: seed and dtype → arguments."""
+    dtypes: tuple[str, ...] = DTYPES
+    """That its cases may have; one, where its arguments do not follow the case's."""
+    is_given: bool = False
+    """Whether its arguments are the same for every seed, so that it has but one case."""
+    is_nest: bool = False
+    """Whether its output is any nest, as the reference gives it; else one tensor of the axes `output`."""
+    leaves: Mapping[str, Out] = field(default_factory=dict)
+    """By path, what is declared of leaves of the output."""
+    out: str = ""
+    """`last` where a kernel is handed its outputs behind its arguments, or the name it takes them by; else ""."""
+    mutates: tuple[str, ...] = ()
+    """Arguments that a kernel writes to: what they hold afterwards is output."""
+    grads: bool | tuple[str, ...] = False
+    """Arguments whose gradients are output, too; True for all that are floating."""
 
     def __post_init__(self) -> None:
+        if self.draw is not None:
+            return
         used = set(self.axes)
         if used != set(self.sizes):
             raise InputError(f"op {self.name}: axes {sorted(used)} but sizes for {sorted(self.sizes)}")
@@ -143,9 +209,17 @@ class Op:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """All axes in the order in which inputs and output name them."""
+        """All axes in the order in which inputs and output name them; for one derived, those it is made of."""
         named = " ".join([*(i.axes for i in self.inputs), self.output]).split()
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys(base for axis in named for base in self.list_bases(axis)))
+
+    def list_bases(self, axis: str) -> tuple[str, ...]:
+        """The axes that one is made of: itself, if it is not derived."""
+        return _list_names(self.derived[axis]) if axis in self.derived else (axis,)
+
+    def find_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes of all axes, derived ones too, from those of the others."""
+        return {**sizes, **{axis: evaluate(told, sizes) for axis, told in self.derived.items()}}
 
     def keeps_listed(self, axis: str) -> bool:
         """Whether an axis has the sizes that are listed, and no others."""
@@ -188,6 +262,36 @@ class Op:
         ]
         reference = InFolder(home, self.name, "reference", "reference")
         return replace(self, kernels=tuple(kernels), reference=reference)
+
+
+def evaluate(told: str, sizes: Mapping[str, int]) -> int:
+    """The value of "2*P" and kin: whole numbers and axes with +, −, * and //."""
+    return _evaluate(ast.parse(told, mode="eval").body, told, sizes)
+
+
+def _evaluate(node: ast.expr, told: str, sizes: Mapping[str, int]) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name) and node.id in sizes:
+        return sizes[node.id]
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = (_evaluate(side, told, sizes) for side in (node.left, node.right))
+        return _OPERATORS[type(node.op)](left, right)
+    raise InputError(f"size {told!r}: give whole numbers and axes with +, -, * and //, as in '2*P'")
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+}  # fmt: skip
+
+
+def _list_names(told: str) -> tuple[str, ...]:
+    """The axes that an expression names."""
+    try:
+        tree = ast.parse(told, mode="eval")
+    except SyntaxError:
+        raise InputError(f"size {told!r}: give whole numbers and axes with +, -, * and //, as in '2*P'") from None
+    return tuple(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))
 
 
 def _check_known(whose: str, what: str, value: str, known: Sequence[str]) -> None:

@@ -70,16 +70,37 @@ class InFile:
 
     def load(self) -> Function:
         """Refused where the file raises, or has no such function."""
-        module = _load_file(self.path)
-        if not hasattr(module, self.name):
-            raise BadKernelFile(self.path, f"has no {self.name!r} once it is loaded")
-        function: Function | None = getattr(module, self.name)
+        function: Function | None = load_object(self.path, self.name)
         if not callable(function):
             raise BadKernelFile(self.path, f"has {self.name!r} as {type(function).__name__}, not as a function")
         return function
 
 
-Source = AtHand | InFolder | InFile
+@dataclass(frozen=True, slots=True)
+class OfOp:
+    """A function of an op that a user's file makes: its reference, or what draws its arguments."""
+
+    path: str
+    name: str
+    """Of the op, in the file."""
+    part: str
+    """`reference` or `draw`."""
+
+    def load(self) -> Function:
+        """Runs the file when first asked for."""
+        source: Source = getattr(load_object(self.path, self.name), self.part)
+        return source.load()
+
+
+Source = AtHand | InFolder | InFile | OfOp
+
+
+def load_object(path: str, name: str) -> Any:
+    """What a user's file has by a name, once it is run."""
+    module = load_file(path)
+    if not hasattr(module, name):
+        raise BadKernelFile(path, f"has no {name!r} once it is loaded")
+    return getattr(module, name)
 
 
 def import_op(home: str | None, name: str) -> ModuleType:
@@ -93,7 +114,7 @@ def import_op(home: str | None, name: str) -> ModuleType:
     return import_module(f"{parent}.{name}")
 
 
-def _load_file(path: str) -> ModuleType:
+def load_file(path: str) -> ModuleType:
     """A file as a module of this process, run once; what it imports may lie beside it."""
     name = f"gonogo_file_{blake2b(path.encode(), digest_size=6).hexdigest()}"
     if name in sys.modules:

@@ -19,6 +19,7 @@ OUTCOMES = (
     "timed-out",
     "out-of-memory",
     "no-output",
+    "wrong-structure",
     "wrong-shape",
     "wrong-dtype",
     "out-of-bounds",
@@ -27,10 +28,13 @@ OUTCOMES = (
     "unwritten",
     "not-repeatable",
     "non-finite",
+    "unequal",
     "refused",
 )
 """What became of a kernel on a case; the first that holds, in this order, but for `ok`."""
-MEASURED = ("ok", "out-of-bounds", "aliased", "inputs-changed", "unwritten", "not-repeatable", "non-finite")
+MEASURED = (
+    "ok", "out-of-bounds", "aliased", "inputs-changed", "unwritten", "not-repeatable", "non-finite", "unequal"
+)  # fmt: skip
 """Outcomes with an output of the right shape and dtype, which is then measured all the same."""
 
 _TEXT, _REAL, _SHORT = pa.string(), pa.float64(), pa.float32()

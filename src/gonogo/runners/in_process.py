@@ -9,14 +9,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from gonogo.cases import Case, Planned, make_inputs
+from gonogo.cases import Call, Case, Planned, make_call
 from gonogo.ops import Kernel, Op
 from gonogo.schema import Outcome, Record
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 MAKERS = 3
 """Threads that draw inputs: NumPy lets go of the interpreter while it draws."""
@@ -62,12 +62,12 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _try_inputs(case: Case, device: str, op: Op) -> list[torch.Tensor] | None:
-    """The inputs of a case; None where rows far apart find no room: others may use the GPU, too."""
+def _try_call(case: Case, device: str, op: Op) -> Call | None:
+    """The arguments of a case; None where rows far apart find no room: others may use the GPU, too."""
     import torch
 
     try:
-        return make_inputs(case, device, op)
+        return make_call(case, device, op)
     except torch.OutOfMemoryError:
         if "far" not in case.layout:
             raise
@@ -100,26 +100,26 @@ class InProcess:
         from gonogo.execution.bench import Job
         from gonogo.execution.execute import make_records, run_job
 
-        made = self._make_inputs([case for case, _ in planned])
+        made = self._make_calls([case for case, _ in planned])
         for number, (case, strategy) in enumerate(planned):
-            inputs = None if self.lost else next(made)
+            call = None if self.lost else next(made)
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
             job = Job(
                 number, case, strategy, self.op, usable, self.device, worst=worst, bounds_only=self.bounds_only,
                 settled=self.settled,
             )  # fmt: skip
-            if inputs is None:
+            if call is None:
                 why = LOST.format(self.lost[0]) if self.lost else NO_ROOM
                 yield make_records(job, usable, Outcome("refused", why))
                 continue
             with _one_thread() if self.device == "cuda" else nullcontext():
-                records = list(run_job(job, lambda kernel: None, inputs=inputs, keep_error=self._keep_error))
+                records = list(run_job(job, lambda kernel: None, call=call, keep_error=self._keep_error))
             if any(record.outcome == "crashed" for record in records):
                 self.lost.append(case.id)
             elif "far" in case.layout:
                 from torch.cuda import empty_cache
 
-                del inputs
+                del call
                 empty_cache()  # gigabytes that nothing else here would use
             yield records
 
@@ -127,10 +127,11 @@ class InProcess:
         if kernel.role == "candidate" and not self.raised:
             self.raised.append(error)
 
-    def _make_inputs(self, cases: Sequence[Case]) -> Iterator[list[torch.Tensor] | None]:
-        """The inputs of each case; while a GPU is at work on one, those of the next are drawn."""
-        make = partial(_try_inputs, device=self.device, op=self.op)
-        if self.device == "cpu":  # cores are the kernel's
+    def _make_calls(self, cases: Sequence[Case]) -> Iterator[Call | None]:
+        """The arguments of each case; while a GPU is at work on one, those of the next are drawn."""
+        make = partial(_try_call, device=self.device, op=self.op)
+        # Cores are the kernel's; and a generator of a user's may draw from what all threads share.
+        if self.device == "cpu" or self.op.draw is not None:
             return map(make, cases)
         from torch.cuda import current_device, set_device
 
@@ -138,17 +139,6 @@ class InProcess:
 
     def find_narrow_casts(self, case: Case) -> tuple[str, ...]:
         """Formats narrower than float64 that the reference of the op casts to, on one case."""
-        from gonogo.instrument.running_error import error_scale
-        from gonogo.instrument.running_error.rules import RULES
+        from gonogo.execution.reference import find_narrow_casts
 
-        found: set[str] = set()
-
-        def watch(context: Any, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-            dtype = kwargs.get("dtype")
-            if dtype is not None and dtype.is_floating_point and dtype.itemsize < 8:
-                found.add(str(dtype).removeprefix("torch."))
-            return RULES["aten._to_copy"](context, func, args, kwargs)
-
-        inputs = make_inputs(case, self.device, self.op)
-        error_scale(self.op.load_reference(), inputs, rules={"aten._to_copy": watch})
-        return tuple(sorted(found))
+        return find_narrow_casts(self.op, make_call(case, self.device, self.op))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
-from gonogo.errors import BadKernelFile, ReferenceFailed
+from gonogo.errors import BadArguments, BadKernelFile, BadModule, ReferenceFailed
 from gonogo.execution.bench import Job
 from gonogo.execution.execute import run_job
 from gonogo.execution.precision import configure_torch
@@ -45,7 +45,7 @@ def _serve(pipe: Connection, job: Job, printed: Printed) -> None:
             pipe.send(("record", replace(record, printed=printed.take(record.kernel) or None)))
             if record.outcome == "crashed":  # the GPU's context is gone with the kernel
                 os._exit(1)
-    except (BadKernelFile, ReferenceFailed) as error:
+    except (BadArguments, BadKernelFile, BadModule, ReferenceFailed) as error:
         pipe.send(("failed", error))
     else:
         pipe.send(("done", job.number))

@@ -21,7 +21,7 @@ from gonogo.limits.rules import rule
 from gonogo.limits.shipped import FoundLimit, check_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
 from gonogo.schema import Contract, Record
-from gonogo.user.own_op import compute_in, make_controls, name_function
+from gonogo.user.kernels import compute_in, make_controls, name_function
 from gonogo.words import find_op, need_torch
 
 GIVE_CONTROLS = "Give correct kernels to measure it on: controls=[...]"

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gonogo.errors import InputError, NothingJudged, ReferenceFailed, UnsupportedDtype, suggest
+from gonogo.cases import Call, draw_arguments, take_arguments
+from gonogo.errors import BadArguments, InputError, NothingJudged, ReferenceFailed, UnsupportedDtype, suggest
 from gonogo.formats import FORMATS
 from gonogo.limits import Limit
 from gonogo.limits.shipped import FoundLimit, choose_limit
+from gonogo.nests import list_leaves
 from gonogo.ops import Op
 from gonogo.schema import Contract, Measured, Outcome
+from gonogo.user import own_op
+from gonogo.user.own_op import choose_contract, name_op
 from gonogo.verdict.judge import Verdict
 from gonogo.verdict.verdicts import BLIND, is_blind, judge_measured
 from gonogo.words import find_contract, find_op, need_torch
 
 if TYPE_CHECKING:
     import torch
+
+    from gonogo.execution.judging import Judged
+    from gonogo.execution.reference import Reference
 
 ONE_ULP = Limit("", "", None, None, "ulp", "one rounding", value=1.0)
 
@@ -30,35 +37,46 @@ def check(
     actual: Any,
     op: str | Op | None = None,
     *,
-    inputs: Mapping[str, Any] | None = None,
+    reference: Callable[..., Any] | None = None,
+    inputs: Any = None,
+    outputs: Any = None,
     expected: Any = None,
     contract: Contract | str | None = None,
     lock: str | Path | None = None,
     limit: Limit | None = None,
 ) -> Verdict:
-    """Judge one output at hand: by its op and inputs, or against an expected array where there are none.
+    """Judge one output at hand: by its op or reference and inputs, or against an expected array alone.
 
-    Against `expected` alone nothing is known of the op: the reading is in ULPs, and the limit is 1.
-    An output of the wrong shape or dtype, or not finite where it should be, is no-go for that reason. One output
-    cannot be had on fresh seeds: a suspect one stays suspect.
+    `inputs` of an op are by name; those of a `reference` are its arguments, by place or by name, and `outputs` says
+    what it cannot: dtypes of leaves, indices. Against `expected` alone nothing is known of the op: the reading is
+    in ULPs, and the limit is 1. An output of the wrong shape or dtype, or not finite where it should be, is no-go
+    for that reason. One output cannot be had on fresh seeds: a suspect one stays suspect.
     """
-    promised = find_contract(contract)
-    if expected is not None and (op is not None or inputs is not None):
+    if expected is not None and (op is not None or inputs is not None or reference is not None):
         raise InputError("check takes op= and inputs=, or expected= alone: leave one of them out")
+    if op is not None and reference is not None:
+        raise InputError("check takes op= or reference=: leave one of them out")
     if expected is not None:
+        find_contract(contract)
         return judge_measured(
             _compare(actual, expected), FoundLimit(ONE_ULP, "one unit in the last place: no op was named")
         )
-    if op is None or inputs is None:
-        raise InputError("check needs op= and inputs=, or expected=")
+    if (op is None and reference is None) or inputs is None:
+        raise InputError("check needs op= and inputs=, or expected=, or reference= and inputs=")
     need_torch("gonogo.check by op and inputs")
-    plain = find_op(op)
-    tensors = _take_inputs(plain, inputs)
-    found = choose_limit(plain, promised, lock=lock, limit=limit)
-    measured = _measure(actual, plain, tensors, promised, found.gauge)
-    verdict = judge_measured(measured, found)
-    if verdict.decision == "go" and is_blind(measured, found):
-        raise NothingJudged(plain.name, BLIND)
+    if reference is not None:
+        known = own_op.Op(name_op(reference), reference=reference, inputs=inputs, outputs=outputs)
+        call = take_arguments(known, draw_arguments(known, 0, known.dtypes[0]))
+    else:
+        assert op is not None
+        known = find_op(op)
+        call = _take_inputs(known, inputs)
+    keeps = find_contract(contract or choose_contract(known))
+    chosen = choose_limit(known, keeps, lock=lock, limit=limit)
+    measured = _measure(actual, known, call, keeps, chosen.gauge)
+    verdict = judge_measured(measured, chosen)
+    if verdict.decision == "go" and is_blind(measured, chosen):
+        raise NothingJudged(known.name, BLIND)
     return verdict
 
 
@@ -93,37 +111,63 @@ def _overflow_as(actual: Any, expected: Any) -> np.ndarray[Any, Any]:
     return np.where(np.isinf(found) & (np.abs(wide) >= threshold) & (np.sign(found) == np.sign(wide)), found, wide)
 
 
-def _measure(actual: Any, op: Op, inputs: list[torch.Tensor], contract: Contract, gauge: str) -> Measured:
+def _measure(actual: Any, op: Op, call: Call, contract: Contract, gauge: str) -> Measured:
     """Outcome and readings of an output, as a run would record them, one in `gauge` among them."""
-    from gonogo.execution.measurement import make_reference, read_bounds, settle_outcome
-    from gonogo.instrument.readings import read
+    from gonogo.execution.judging import judge_leaves, read_leaves, settle_leaves
+    from gonogo.execution.leaves import find_wrong_kind, pair_leaves
 
-    shape, dtype = _find_shape(op, inputs), contract.output or _find_dtype(op, inputs)
-    output = _to_tensor(actual)
-    if output is None:
-        return Measured().end(Outcome("no-output", f"{type(actual).__name__} is no array"))
-    if tuple(output.shape) != shape:
-        return Measured().end(Outcome("wrong-shape", f"{tuple(output.shape)}, not {shape}"))
-    if _name_dtype(output) != dtype:
-        return Measured().end(Outcome("wrong-dtype", f"{_name_dtype(output)}, not {dtype}"))
+    outputs = {path: _to_tensor(leaf) for path, leaf in (list_leaves(actual) if op.is_nest else [("", actual)])}
+    for path, tensor in outputs.items():
+        if tensor is None:
+            kind = type(dict(list_leaves(actual))[path] if path else actual).__name__
+            return Measured().end(Outcome("no-output", f"{kind} is no array"))
     try:
-        reference = make_reference(op, inputs, contract, shape)
+        references = _make_references(op, call, contract)
+    except BadArguments:
+        raise
     except Exception as error:  # whatever the code of an own op raises
         raise ReferenceFailed(op.name, "the given inputs", error) from error
-    output = output.detach().to(reference.expected.device)  # small references are kept in host memory
-    measured = read_bounds(Measured(), output, reference)
+    pairs = pair_leaves(list(outputs), op, references)
+    if isinstance(pairs, Outcome):
+        return Measured().end(pairs)
+    for pair in pairs:
+        wrong = find_wrong_kind(outputs[pair.path], pair, "cuda")
+        if wrong is not None:
+            return Measured().end(wrong)
+    leaves = judge_leaves(pairs, outputs, dict(call.tensors))
+    measured = read_leaves(Measured(), leaves)
     if measured.read(gauge) is None:
-        readings: dict[str, Any] = {gauge: read(output, reference.expected, gauge=gauge).worst}
-        measured = replace(measured, **readings)
-    outcome = settle_outcome(output, reference, dtype)
+        measured = _read_other(measured, leaves, gauge)
+    outcome = settle_leaves(leaves)
     if outcome.word == "refused":
         raise NothingJudged(op.name, str(outcome.detail))
     return measured.end(outcome)
 
 
-def _take_inputs(op: Op, given: Mapping[str, Any]) -> list[torch.Tensor]:
+def _read_other(measured: Measured, leaves: Sequence[Judged], gauge: str) -> Measured:
+    """With the worst reading of floating leaves in a gauge that needs no scale."""
+    from gonogo.instrument.readings import read
+
+    worst = [
+        read(leaf.output.to(leaf.reference.expected.device), leaf.reference.expected, gauge=gauge).worst
+        for leaf in leaves if leaf.dtype in FORMATS and not leaf.reference.is_discrete
+    ]  # fmt: skip
+    readings: dict[str, Any] = {gauge: max(worst, default=0.0)}
+    return replace(measured, **readings)
+
+
+def _make_references(op: Op, call: Call, contract: Contract) -> tuple[Reference, ...]:
+    from gonogo.execution.reference import make_reference, make_references
+
+    if op.is_nest:
+        return make_references(op, call, contract, "")
+    shape, dtype = _find_shape(op, call), contract.output or _find_dtype(op, call)
+    return (make_reference(op, call, contract, shape, dtype),)
+
+
+def _take_inputs(op: Op, given: Any) -> Call:
     """The op's inputs, in order, as tensors."""
-    names = [one.name for one in op.inputs]
+    names = [described.name for described in op.inputs]
     if not isinstance(given, Mapping):
         raise InputError(
             f"inputs of op {op.name} are by name: inputs={{{names[0]!r}: ...}}, not {type(given).__name__}"
@@ -135,18 +179,19 @@ def _take_inputs(op: Op, given: Mapping[str, Any]) -> list[torch.Tensor]:
         told += [f"unknown: {', '.join(unknown)}"] if unknown else []
         near = suggest(unknown[0], missing) if unknown and missing else ""
         raise InputError(f"op {op.name} takes the inputs {', '.join(names)}; {'; '.join(told)}{near}")
-    tensors = []
-    for name in names:
-        tensor = _to_tensor(given[name])
-        if tensor is None:
-            raise InputError(f"input {name} of op {op.name} is {type(given[name]).__name__}; give an array")
-        tensors.append(tensor)
-    return tensors
+    arguments: list[Any] = []
+    for described in op.inputs:
+        value = given[described.name]
+        tensor = value if described.kind == "constant" else _to_tensor(value)
+        if tensor is None and described.kind != "constant":
+            raise InputError(f"input {described.name} of op {op.name} is {type(value).__name__}; give an array")
+        arguments.append(tensor)
+    return Call(tuple(arguments), {}, tuple(names))
 
 
-def _find_dtype(op: Op, inputs: list[torch.Tensor]) -> str:
+def _find_dtype(op: Op, call: Call) -> str:
     """The dtype that the output must have: the one of the inputs."""
-    valued = [_name_dtype(x) for one, x in zip(op.inputs, inputs, strict=True) if one.kind == "values"]
+    valued = [_name_dtype(x) for one, x in zip(op.inputs, call.args, strict=True) if one.kind == "values"]
     if len(set(valued)) > 1:
         raise InputError(f"inputs of op {op.name} have dtypes {', '.join(valued)}; give all of them in one")
     if valued[0] not in FORMATS:
@@ -154,16 +199,18 @@ def _find_dtype(op: Op, inputs: list[torch.Tensor]) -> str:
     return valued[0]
 
 
-def _find_shape(op: Op, inputs: list[torch.Tensor]) -> tuple[int, ...]:
+def _find_shape(op: Op, call: Call) -> tuple[int, ...]:
     """The shape that the output must have, by the op's axes; by its reference for inputs of another rank.
 
     A softmax is one of a matrix, too.
     """
     sizes: dict[str, int] = {}
-    for one, tensor in zip(op.inputs, inputs, strict=True):
+    for one, tensor in zip(op.inputs, call.args, strict=True):
         axes = one.axes.split()
+        if one.kind == "constant":
+            continue
         if len(axes) != tensor.ndim:
-            return _ask_reference(op, inputs)
+            return _ask_reference(op, call)
         for axis, size in zip(axes, tensor.shape, strict=True):
             if sizes.setdefault(axis, size) != size:
                 raise InputError(
@@ -171,12 +218,13 @@ def _find_shape(op: Op, inputs: list[torch.Tensor]) -> tuple[int, ...]:
                     "in one before it"
                 )
     wanted = op.output.split()
-    return tuple(sizes[axis] for axis in wanted) if sizes.keys() >= set(wanted) else _ask_reference(op, inputs)
+    return tuple(sizes[axis] for axis in wanted) if sizes.keys() >= set(wanted) else _ask_reference(op, call)
 
 
-def _ask_reference(op: Op, inputs: list[torch.Tensor]) -> tuple[int, ...]:
+def _ask_reference(op: Op, call: Call) -> tuple[int, ...]:
+    wide = call.map(lambda path, x: x.double() if x.is_floating_point() else x)
     try:
-        output = op.load_reference()(*(x.double() if x.is_floating_point() else x for x in inputs))
+        output = op.load_reference()(*wide.args)
         return tuple(output.shape)
     except Exception as error:
         raise ReferenceFailed(op.name, "the given inputs", error) from error

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 from gonogo.cases import USUAL, Planned, parse_case
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.limits.shipped import choose_limit
-from gonogo.ops import DTYPES, InFile, Kernel, Op
+from gonogo.ops import DTYPES, InFile, Kernel, OfOp, Op
 from gonogo.schema import Contract, Record
+from gonogo.user.arguments import check_draw
 from gonogo.user.kernel_file import KernelFile
-from gonogo.user.own_op import find_control, make_candidate
+from gonogo.user.kernels import find_control, make_candidate
+from gonogo.user.own_op import choose_contract
 from gonogo.user.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_size_limit
 from gonogo.user.recording import open_record
 from gonogo.verdict.diagnosis import explain_failure
@@ -66,7 +68,7 @@ class FileVerification:
 
 def check_file(
     kernel: KernelFile,
-    op: str,
+    op: str | Op,
     *,
     contract: Contract | str | None = None,
     dtypes: str | Sequence[str] = DTYPES,
@@ -89,31 +91,33 @@ def check_file(
     """
     from gonogo.runners.device import find_device, keep_switches
 
-    promised, known, place = find_contract(contract), find_op(op), find_device(device)
-    found = choose_limit(known, promised, lock=lock)
+    known, where = find_op(op), find_device(device)
+    keeps = find_contract(contract or choose_contract(known))
+    chosen = choose_limit(known, keeps, lock=lock)
     choice = Choice(known, dtypes, cases, seed, distributions)
-    candidate = make_candidate(known, InFile(str(kernel.path), kernel.function), promised)
+    candidate = make_candidate(known, InFile(str(kernel.path), kernel.function), keeps)
     target: list[Planned] = [(parse_case(only, known), "replay")] if only else []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(keep_switches(place))  # first, for they are recorded
-        recorder = None if record is None else open_record(record, place, isolated=True)
-        runner = stack.enter_context(_open_runner(known, place, allowance))
-        planned = target or choice.plan(choose_size_limit(choice, place, runner, candidate))
-        control = [] if record is None else [find_control(known)]
+        stack.enter_context(keep_switches(where))  # first, for they are recorded
+        recorder = None if record is None else open_record(record, where, isolated=True)
+        runner = stack.enter_context(_open_runner(known, where, allowance))
+        planned = target or choice.plan(choose_size_limit(choice, where, runner, candidate))
+        check_draw(known, planned[0][0].seed, planned[0][0].dtype)
+        control = [] if record is None or known.is_nest else [find_control(known)]
         records = runner.run_all(planned, [*control, candidate], report)
-        referee = Referee(runner, candidate, found, suspects)
-        verification = judge_candidate(referee, records, promised, redraw=only is None)
+        referee = Referee(runner, candidate, chosen, suspects)
+        verification = judge_candidate(referee, records, keeps, redraw=only is None)
         setting = describe_setting(
-            device, place, None if only else seed, [case.record for case in verification.verdicts]
+            device, where, None if only else seed, [case.record for case in verification.verdicts]
         )
         verification = replace(verification, planned=len(planned), setting=setting)
         if recorder is not None:
             label = f"{kernel.path.stem}.{kernel.function}"
             verification = replace(verification, recorded=recorder.append(records, label))
-        verification = explain_failure(verification, referee, promised, planned=planned, lock=lock)
+        verification = explain_failure(verification, referee, keeps, planned=planned, lock=lock)
     if verification.failed:
         verification = replace(
-            verification, replay=_tell_replay(kernel, verification, promised, device, lock, allowance, suspects)
+            verification, replay=_tell_replay(kernel, verification, known, keeps, device, lock, allowance, suspects)
         )
     ours = [record for record in records if record.role == "candidate"]
     outcomes = Counter(record.outcome for record in ours)
@@ -123,7 +127,8 @@ def check_file(
 
 def _tell_replay(
     kernel: KernelFile,
-    found: Verification,
+    verification: Verification,
+    op: Op,
     contract: Contract,
     device: str,
     lock: str | Path | None,
@@ -142,10 +147,18 @@ def _tell_replay(
         "--timeout": f"{allowed.timeout_s:g}" if allowed.timeout_s != usual.timeout_s else None,
         "--memory-gb": f"{allowed.memory_bytes / 2**30:g}" if allowed.memory_bytes != usual.memory_bytes else None,
     }
-    words = ["gonogo", "check", f"{kernel.path}:{kernel.function}", "--op", found.op, "--only", str(found.smallest)]
+    words = ["gonogo", "check", f"{kernel.path}:{kernel.function}", *_tell_op(op)]
+    words += ["--only", str(verification.smallest)]
     words += [str(word) for option in options.items() if option[1] is not None for word in option]
     words += ["--strict"] if suspects == "fail" else []
     return shlex.join(words)
+
+
+def _tell_op(op: Op) -> list[str]:
+    """The option that names an op."""
+    if isinstance(op.reference, OfOp | InFile):
+        return ["--op-file", f"{op.reference.path}:{op.reference.name}"]
+    return ["--op", op.name]
 
 
 @dataclass

@@ -1,40 +1,67 @@
-"""Functions at hand → ops and kernels: a user's own op, a kernel to judge, controls to judge it by."""
+"""A user's words → an op: its reference, and arguments by axes, by a generator, or as they are."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from gonogo.cases import EVERYWHERE
 from gonogo.errors import InputError, suggest
-from gonogo.ops import AtHand, Input, Kernel, Source, op_names
+from gonogo.ops import (
+    DTYPES,
+    FOLLOWED,
+    INPUT_DTYPES,
+    AtHand,
+    Index,
+    Input,
+    Kernel,
+    Out,
+    evaluate,
+    op_names,
+)  # fmt: skip
 from gonogo.ops import Op as PlainOp
-from gonogo.schema import Contract
+from gonogo.user.kernels import name_function
+from gonogo.words import find_words, need_torch
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
-CANDIDATE: Literal["candidate"] = "candidate"
-"""What the kernel to be judged is called in rows."""
+LEAF_DTYPES = (*INPUT_DTYPES, "int4", "uint4")
+"""What a leaf of the output may be declared to have."""
 
 
 def Op(  # noqa: N802  reads as what it makes
     name: str,
     *,
-    inputs: Mapping[str, str],
-    output: str,
-    sizes: Mapping[str, Sequence[int]],
     reference: Callable[..., Any],
+    inputs: Any,
+    output: str | None = None,
+    sizes: Mapping[str, Sequence[int] | str] | None = None,
     main: str | None = None,
     reduced: Sequence[str] = (),
-    only_listed: bool = False,
+    only_listed: bool | Sequence[str] = False,
+    outputs: Any = None,
+    mutates: str | Sequence[str] = (),
+    grads: bool | str | Sequence[str] = False,
 ) -> PlainOp:
-    """An op of your own: named axes, candidate sizes, and a reference in torch ops that can run in float64.
+    """An op of your own: a reference in torch ops that can run in float64, and where its arguments are from.
+
+    `inputs` are names and axes, as in {"x": "rows cols"}, each axis with candidate `sizes`; or a generator
+    draw(seed, dtype) of all arguments; or the arguments as they are, by place or by name. Axes may also be a
+    gonogo.Arg(...) with a dtype or filling of its own; anything else under a name is handed over as it is.
+
+    `output` are the axes of an output that is one tensor in the dtype of the case; without it the output is any
+    nest, each leaf with the shape and dtype that the reference gives it, or that `outputs` says. outputs="last" is
+    for kernels that write to outputs they are handed behind their arguments; `mutates` names arguments that a
+    kernel writes to; `grads` those whose gradients are judged, too, True for all.
 
     `main` is the axis whose size matters most, by default the last of the first input: it also has sizes that are
     not listed, where masks and tails go wrong or that kernels are tuned for. `only_listed` keeps to the listed
-    ones, for a kernel that needs a multiple of 64, say. `reduced` are the axes that are summed over. Listed sizes
-    are run, each at least once within `cases`, or the verification says which were not.
+    ones, of all axes or of those it names, for a kernel that needs a multiple of 64, say. An axis whose size is
+    "2*P" follows another. `reduced` are the axes that are summed over. Listed sizes are run, each at least once
+    within `cases`, or the verification says which were not.
     """
     if not re.fullmatch(r"\w+", name):
         raise InputError(f"op name {name!r}: letters, digits and _ only, for it is part of every case id")
@@ -43,36 +70,203 @@ def Op(  # noqa: N802  reads as what it makes
             f"op name {name!r} is that of an op of the package: its limits and records would be taken for yours. "
             f"Choose another, as in 'my_{name}'"
         )
-    if not isinstance(inputs, Mapping) or not all(isinstance(axes, str) for axes in inputs.values()):
-        raise InputError(f"op {name}: inputs is {inputs!r}; give names and axes, as in inputs={{'x': 'rows cols'}}")
-    if "," in "".join([*inputs.values(), output]):
-        raise InputError(f"op {name}: axes are separated by spaces, as in {{'x': 'rows cols'}}, not by commas")
-    first = next(iter(inputs.values()), "").split()
-    if not first:
-        raise InputError(f"op {name}: its first input needs axes, as in inputs={{'x': 'rows cols'}}")
     if not callable(reference):
         raise InputError(f"op {name}: reference is {type(reference).__name__}, not a function of its inputs")
-    reduced = (reduced,) if isinstance(reduced, str) else tuple(reduced)
-    main = main or first[-1]
-    _check_axes(name, inputs, output, sizes, (main, *reduced))
-    axes = " ".join([*inputs.values(), output]).split()
-    return PlainOp(
-        name=name,
-        inputs=tuple(Input(given, axes) for given, axes in inputs.items()),
-        output=output,
-        sizes={axis: tuple(choices) for axis, choices in sizes.items()},
-        kernels=(Kernel(f"{name}_torch", "torch", source=AtHand(reference)),),
-        main=main,
-        reduced=reduced,
-        only_listed=only_listed or tuple(dict.fromkeys(axis for axis in axes if axis != main)),
-        reference=AtHand(reference),
+    out, leaves = _read_outputs(name, outputs)
+    facts: dict[str, Any] = {
+        "name": name, "leaves": leaves, "out": out, "mutates": _list_words(mutates), "reference": AtHand(reference),
+        "grads": grads if isinstance(grads, bool) else _list_words(grads),
+    }  # fmt: skip
+    if _are_axes(inputs):
+        return _make_from_axes(facts, inputs, output, sizes or {}, main, reduced, only_listed)
+    if output is not None or sizes is not None or main is not None or reduced or only_listed:
+        raise InputError(f"op {name}: axes and sizes go with inputs={{'x': 'rows cols'}}, not with other inputs")
+    return _make_from_arguments(facts, reference, inputs)
+
+
+def _list_words(words: str | Sequence[str]) -> tuple[str, ...]:
+    return (words,) if isinstance(words, str) else tuple(words)
+
+
+def _are_axes(inputs: Any) -> bool:
+    """Whether inputs are names and axes, and not arguments by name."""
+    if not isinstance(inputs, Mapping):
+        return isinstance(inputs, list) and all(isinstance(one, str) for one in inputs)
+    return any(isinstance(value, str | Arg) for value in inputs.values()) and not any(
+        hasattr(value, "__array__") for value in inputs.values()
     )
 
 
+def _read_outputs(name: str, given: Any) -> tuple[str, dict[str, Out]]:
+    """How a kernel is handed its outputs, if it is; and what is declared of leaves, by path."""
+    if given is None:
+        return "", {}
+    if isinstance(given, str) and given not in LEAF_DTYPES:
+        return given, {}
+    if isinstance(given, Mapping):
+        parts = [(str(path), one) for path, one in given.items()]
+    elif isinstance(given, (tuple, list)):
+        parts = [(str(path), one) for path, one in enumerate(given)]
+    else:
+        parts = [("", given)]
+    return "", {path: _read_out(name, path, one) for path, one in parts if one is not None}
+
+
+def _read_out(name: str, path: str, declared: Any) -> Out:
+    if isinstance(declared, Out):
+        return declared
+    if isinstance(declared, Index):
+        return Out(index=declared)
+    dtype = str(declared).removeprefix("torch.")
+    if dtype not in LEAF_DTYPES:
+        where = f" {path}" if path else ""
+        raise InputError(
+            f'op {name}: outputs{where} is {declared!r}; give a dtype, gonogo.Index(of=...), or outputs="last"'
+        )
+    return Out(dtype)
+
+
+def _make_from_arguments(facts: dict[str, Any], reference: Callable[..., Any], inputs: Any) -> PlainOp:
+    """An op whose arguments are drawn by a user's generator, or given."""
+    if callable(inputs) and not hasattr(inputs, "__array__"):
+        draw, given, follows = inputs, False, _follows_dtype(inputs)
+    else:
+        if inputs is None:
+            raise InputError(
+                f"op {facts['name']}: no inputs; give arguments, a generator draw(seed, dtype), or names and axes"
+            )
+        draw, given, follows = (lambda: inputs), True, False
+    op = PlainOp(
+        inputs=(), output="", sizes={}, main="", is_nest=True, is_given=given, draw=AtHand(draw),
+        kernels=(Kernel(f"{facts['name']}_torch", "torch", source=AtHand(reference)),), **facts,
+    )  # fmt: skip
+    if follows:
+        return op
+    from gonogo.cases import draw_arguments, take_arguments
+
+    tensors = [x for _, x in take_arguments(op, draw_arguments(op, 0, DTYPES[-1])).tensors]
+    named = [str(x.dtype).removeprefix("torch.") for x in tensors if x.is_floating_point()]
+    named += [str(x.dtype).removeprefix("torch.") for x in tensors]
+    label = next((dtype for dtype in named if dtype in INPUT_DTYPES), DTYPES[-1])
+    return replace(op, dtypes=(label,))
+
+
+def _follows_dtype(draw: Callable[..., Any]) -> bool:
+    """Whether a generator takes the dtype of a case."""
+    from gonogo.cases import find_draw_arguments
+
+    need_torch("a generator of inputs")
+    return len(find_draw_arguments(draw, 0, DTYPES[-1])) == 2 or _takes_only_dtype(draw)
+
+
+def _takes_only_dtype(draw: Callable[..., Any]) -> bool:
+    from gonogo.cases import find_draw_arguments
+
+    given = find_draw_arguments(draw, 0, DTYPES[-1])
+    return len(given) == 1 and not isinstance(given[0], int)
+
+
+def _make_from_axes(
+    facts: dict[str, Any],
+    inputs: Mapping[str, Any],
+    output: str | None,
+    sizes: Mapping[str, Sequence[int] | str],
+    main: str | None,
+    reduced: Sequence[str],
+    only_listed: bool | Sequence[str],
+) -> PlainOp:
+    """An op whose arguments are drawn by axes."""
+    name = facts["name"]
+    if not isinstance(inputs, Mapping):
+        raise InputError(f"op {name}: inputs is {inputs!r}; give names and axes, as in inputs={{'x': 'rows cols'}}")
+    described = tuple(_describe_input(given, told) for given, told in inputs.items())
+    axes = " ".join([*(one.axes for one in described), output or ""])
+    if "," in axes:
+        raise InputError(f"op {name}: axes are separated by spaces, as in {{'x': 'rows cols'}}, not by commas")
+    derived = {axis: told for axis, told in sizes.items() if isinstance(told, str)}
+    listed = {axis: told for axis, told in sizes.items() if not isinstance(told, str)}
+    first = next((one.axes.split() for one in described if one.kind != "constant"), [])
+    if not first:
+        raise InputError(f"op {name}: its first input needs axes, as in inputs={{'x': 'rows cols'}}")
+    reduced = _list_words(reduced)
+    used = dict.fromkeys(axes.split())
+    free = [axis for axis in used if axis not in derived]
+    bases = dict.fromkeys([*free, *(base for told in derived.values() for base in _bases(told))])
+    main = main or (first[-1] if first[-1] in bases else _bases(derived[first[-1]])[0])
+    _check_axes(name, list(bases), listed, derived, (main, *reduced))
+    only: bool | tuple[str, ...] = True
+    if only_listed is not True:
+        others = [axis for axis in bases if axis != main]
+        only = tuple(dict.fromkeys([*others, *_list_words(only_listed or ())]))
+    return PlainOp(
+        inputs=described, output=output or "", sizes={axis: tuple(choices) for axis, choices in listed.items()},
+        kernels=(Kernel(f"{name}_torch", "torch", source=AtHand(facts["reference"].function)),), main=main,
+        reduced=reduced, only_listed=only, derived=derived,
+        is_nest=output is None or bool(facts["leaves"] or facts["out"] or facts["mutates"] or facts["grads"]),
+        **facts,
+    )  # fmt: skip
+
+
+def _bases(told: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", told)
+
+
+def _describe_input(name: str, told: Any) -> Input:
+    if isinstance(told, str):
+        return Input(name, told)
+    if isinstance(told, Arg):
+        return told.name_as(name)
+    return Input(name, "", "constant", value=told)
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One input of an op by axes, with a dtype, a filling or layouts of its own.
+
+    `fill` is `values`, numbers of the case's distribution; `positive`, their sizes; `probability`, from 0 to 1;
+    `range`, from `low` to `high`; `integers`, likewise; `index`, from 0 to below the size of the axis `below`; or
+    `boolean`. It follows from the dtype where it is not told. "T" is the dtype of the case.
+    """
+
+    axes: str
+    dtype: Any = FOLLOWED
+    fill: str | None = None
+    below: str | None = None
+    low: float = 0
+    high: float | str = 1
+    layouts: Sequence[str] = ()
+
+    def name_as(self, name: str) -> Input:
+        """The input of that name."""
+        dtype = str(self.dtype).removeprefix("torch.")
+        whole = dtype in ("int8", "uint8", "int16", "int32", "int64")
+        usual = "index" if self.below else "boolean" if dtype == "bool" else "integers" if whole else "values"
+        fill = self.fill or usual
+        layouts = find_words("layout", self.layouts, EVERYWHERE) if self.layouts else ()
+        return Input(
+            name, self.axes, fill, self.below, dtype=dtype, low=self.low, high=self.high,  # type: ignore[arg-type]
+            layouts=layouts,
+        )  # fmt: skip
+
+
+def choose_contract(op: PlainOp) -> str | None:
+    """What a kernel promises that says nothing: float32, but for arguments in float64."""
+    return "float64" if op.dtypes == ("float64",) else None
+
+
+def name_op(reference: Callable[..., Any]) -> str:
+    """What an op is called that is told by its reference alone."""
+    name = re.sub(r"\W+", "_", name_function(reference)).strip("_") or "kernel"
+    return f"my_{name}" if name in op_names() else name
+
+
 def _check_axes(
-    name: str, inputs: Mapping[str, str], output: str, sizes: Mapping[str, Sequence[int]], named: Sequence[str]
+    name: str,
+    used: Sequence[str],
+    sizes: Mapping[str, Sequence[int]],
+    derived: Mapping[str, str],
+    named: Sequence[str],
 ) -> None:
-    used = dict.fromkeys(" ".join([*inputs.values(), output]).split())
     for axis in used:
         if axis not in sizes:
             near = suggest(axis, [known for known in sizes if known not in used])
@@ -85,77 +279,9 @@ def _check_axes(
         choices = sizes[axis]
         if isinstance(choices, int | str) or not all(type(size) is int for size in choices):
             raise InputError(f"op {name}: sizes of axis {axis!r} are {choices!r}; give whole numbers: (1, 7, 128)")
+    for told in derived.values():
+        evaluate(told, {axis: min(choices, default=1) for axis, choices in sizes.items()})
     for axis in named:
         if axis not in used:
             near = suggest(axis, list(used)) or f"; it has {', '.join(used)}"
             raise InputError(f"op {name}: main or reduced names axis {axis!r}, which no input or output has{near}")
-
-
-def make_candidate(op: PlainOp, source: Source, contract: Contract) -> Kernel:
-    """The kernel to be judged."""
-    return Kernel(
-        CANDIDATE, "torch", CANDIDATE, contract=contract, calibrate_against=find_control(op).name, source=source
-    )
-
-
-def make_controls(op: PlainOp, controls: Sequence[Callable[..., Any]], contract: Contract) -> tuple[Kernel, ...]:
-    """Controls that are given, in order, each by a name that no other kernel has."""
-    kernels: list[Kernel] = []
-    for control in controls:
-        if not callable(control):
-            raise InputError(f"controls: {control!r} is no function of the op's inputs")
-        taken = {CANDIDATE, *(kernel.name for kernel in (*op.kernels, *kernels))}
-        plain, count = name_function(control), 1
-        name = plain
-        while name in taken:
-            count += 1
-            name = f"{plain}_{count}"
-        kernels.append(Kernel(name, "torch", contract=contract, source=AtHand(control)))
-    return tuple(kernels)
-
-
-def name_function(function: Callable[..., Any]) -> str:
-    """What a message calls a function."""
-    name: str = getattr(function, "__name__", type(function).__name__)
-    return name
-
-
-def find_control(op: PlainOp) -> Kernel:
-    """The control that others are compared with: the framework's own op where there is one."""
-    controls = [kernel for kernel in op.kernels if kernel.role == "control"]
-    own = [kernel for kernel in controls if kernel.name == f"{op.name}_torch"]
-    torch = [kernel for kernel in controls if kernel.framework == "torch"]
-    if not controls:
-        raise InputError(f"op {op.name} has no control to compare with: give it a kernel of that role")
-    return (own or torch or controls)[0]
-
-
-def find_recorded_control(op: PlainOp, contract: Contract) -> Kernel:
-    """The control that is recorded beside a candidate: the op's own, or its reference in the accumulate format.
-
-    An own op's first kernel is its reference in the dtype of the inputs: no contract says what that promises.
-    """
-    if not op.is_own:
-        return find_control(op)
-    promised = Contract(accumulate=contract.accumulate)
-    return Kernel(
-        f"{op.name}_reference", "torch", contract=promised, source=AtHand(compute_in(contract.accumulate, op))
-    )
-
-
-def compute_in(accumulate: str, op: PlainOp) -> Callable[..., Any]:
-    """A kernel that takes its inputs to a format, calls the reference and rounds once."""
-    reference = op.load_reference()
-    valued = next(place for place, given in enumerate(op.inputs) if given.kind == "values")
-
-    def compute(*inputs: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        from gonogo.execution.precision import keep_precision
-
-        format_ = getattr(torch, accumulate)
-        with keep_precision():
-            output: torch.Tensor = reference(*(x.to(format_) if x.is_floating_point() else x for x in inputs))
-        return output.to(inputs[valued].dtype)
-
-    return compute

@@ -58,9 +58,11 @@ class Choice:
     def plan(self, limit: SizeLimit) -> list[Planned]:
         """The cases of the seed, dtype by dtype."""
         words = find_words("distribution", self.distributions, DISTRIBUTIONS)
+        # Arguments that do not follow a dtype are what they are.
+        dtypes = find_dtypes(self.dtypes) if self.op.dtypes == DTYPES else self.op.dtypes
         return [
             planned
-            for dtype in find_dtypes(self.dtypes)
+            for dtype in dtypes
             for planned in plan_cases(self.op, dtype, self.cases, self.seed, distributions=words, limit=limit)
         ]
 
@@ -71,6 +73,8 @@ def choose_size_limit(choice: Choice, device: str, runner: Runner, candidate: Ke
         from torch.cuda import mem_get_info
 
         return replace(ON_GPU, far=mem_get_info()[0] >= FAR_NEEDS)
+    if choice.op.draw is not None:
+        return ON_CPU  # its sizes are not ours to choose
     small = replace(choice, cases=1).plan(INTERPRETER)[-1:]
     ((record,),) = runner.run(small, [candidate])
     return INTERPRETER if record.framework == "triton" else ON_CPU

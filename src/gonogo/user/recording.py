@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gonogo.schema import Record
-from gonogo.user.own_op import CANDIDATE
+from gonogo.user.kernels import CANDIDATE
 
 if TYPE_CHECKING:
     from gonogo.records import Appended

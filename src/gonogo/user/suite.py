@@ -71,6 +71,16 @@ class Suite:
             self.machines.add(machine)
         return self.fresh[key]
 
+    def find_limit(self, op: Op, contract: Contract) -> Limit | None:
+        """The limit of the lock file for an op that need not have one of its own; None: none."""
+        if self.known is None and self.path.exists():
+            self.known = self._read()[0]
+        key = (op.name, contract.describe())
+        known = pick_limit(self.known or (), *key, self.name)
+        if known is not None:
+            self.used.add(key)
+        return known
+
     def to_dict(self) -> dict[str, Any]:
         """What another process must know, in plain types."""
         fresh = [asdict(limit) for limit in self.fresh.values()]

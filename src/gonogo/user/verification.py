@@ -19,8 +19,11 @@ from gonogo.limits.shipped import FoundLimit, choose_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
 from gonogo.runners.in_process import InProcess
 from gonogo.schema import Contract, Record
+from gonogo.user import own_op
+from gonogo.user.arguments import check_arguments
 from gonogo.user.calibration import check_controls, pool_controls
-from gonogo.user.own_op import find_recorded_control, make_candidate, make_controls, name_function
+from gonogo.user.kernels import find_recorded_control, make_candidate, make_controls, name_function
+from gonogo.user.own_op import choose_contract, name_op
 from gonogo.user.planning import DEFAULT_CASES, Choice, choose_size_limit, tell_unrun
 from gonogo.user.recording import open_record
 from gonogo.verdict.diagnosis import explain_failure
@@ -35,8 +38,13 @@ if TYPE_CHECKING:
 
 def verify(
     kernel: Callable[..., Any],
-    op: str | Op,
+    op: str | Op | None = None,
     *,
+    reference: Callable[..., Any] | None = None,
+    inputs: Any = None,
+    outputs: Any = None,
+    mutates: str | Sequence[str] = (),
+    grads: bool | str | Sequence[str] = False,
     dtypes: str | Sequence[str | torch.dtype] | torch.dtype = DTYPES,
     cases: int = DEFAULT_CASES,
     seed: int = 0,
@@ -54,7 +62,10 @@ def verify(
 ) -> Verification:
     """Run a kernel on `cases` cases per dtype and judge each; raise NoGo where one is no-go, unless not `strict`.
 
-    The kernel takes the op's inputs as torch tensors, in order, and returns its output: torch, NumPy or JAX.
+    The kernel takes the op's arguments and returns its output: torch, NumPy or JAX. An op is named; or a gonogo.Op;
+    or told by its `reference`, a function or module, and `inputs`: the arguments as they are, or a generator
+    draw(seed, dtype) of them. What `outputs`, `mutates` and `grads` say is as in gonogo.Op.
+
     A `limit` at hand goes before `controls`, which are run on all cases and make one limit; these before `lock`.
     A suspect case, above its limit and explained by the deterministic bound, is run again on three fresh seeds:
     it is no-go if it is above there too, and passes otherwise; with suspects="fail" it is no-go at once.
@@ -64,26 +75,28 @@ def verify(
     need_torch("gonogo.verify")
     from gonogo.runners.device import find_device
 
-    plain, promised, place = find_op(op), find_contract(contract), find_device(device)
-    _check_functions(kernel, controls, plain)
+    known = take_op(op, reference, inputs, outputs=outputs, mutates=mutates, grads=grads)
+    keeps, where = find_contract(contract or choose_contract(known)), find_device(device)
+    _check_functions(kernel, controls, known)
     given = tuple(controls) if limit is None or record is not None else ()
-    found = None if given and limit is None else choose_limit(plain, promised, lock=lock, limit=limit)
-    candidate = make_candidate(plain, AtHand(kernel), promised)
-    beside = make_controls(plain, given, promised)
-    runner = _open_runner(plain, place, found, recorded=record is not None)
-    choice = Choice(plain, dtypes, cases, seed, distributions)
-    planned = choice.plan(choose_size_limit(choice, place, runner, candidate))
-    target = [(parse_case(only, plain), "replay")] if only else planned
-    recorder = open_record(record, place, isolated=False) if record is not None else None
-    extra = () if record is None else (find_recorded_control(plain, promised),)
+    chosen = None if given and limit is None else choose_limit(known, keeps, lock=lock, limit=limit)
+    candidate = make_candidate(known, AtHand(kernel), keeps)
+    beside = make_controls(known, given, keeps)
+    runner = _open_runner(known, where, chosen, recorded=record is not None)
+    choice = Choice(known, dtypes, cases, seed, distributions)
+    planned = choice.plan(choose_size_limit(choice, where, runner, candidate))
+    target = [(parse_case(only, known), "replay")] if only else planned
+    check_arguments(kernel, known, target[0][0].seed, target[0][0].dtype)
+    recorder = open_record(record, where, isolated=False) if record is not None else None
+    extra = () if record is None or known.is_nest else (find_recorded_control(known, keeps),)
     records = _run_kernels(runner, planned, target, candidate, beside, extra)
-    if found is None:
-        found = pool_controls(records, beside, plain, promised)
-    notes = (*_find_notes(runner, target), *tell_unrun(plain, planned)) if plain.is_own else ()
-    referee = Referee(runner, candidate, found, suspects)
-    verification = judge_candidate(referee, records, promised, notes=notes, redraw=only is None)
+    if chosen is None:
+        chosen = pool_controls(records, beside, known, keeps)
+    notes = (*_find_notes(runner, target), *tell_unrun(known, planned)) if known.is_own else ()
+    referee = Referee(runner, candidate, chosen, suspects)
+    verification = judge_candidate(referee, records, keeps, notes=notes, redraw=only is None)
     setting = describe_setting(
-        device, place, None if only else seed, [case.record for case in verification.verdicts]
+        device, where, None if only else seed, [case.record for case in verification.verdicts]
     )
     verification = replace(verification, planned=len(target), setting=setting)
     if recorder is not None:
@@ -91,17 +104,45 @@ def verify(
     if not verification.failed:
         return verification
     verification = explain_failure(
-        verification, referee, promised, planned=target, lock=lock, with_controls=bool(beside)
+        verification, referee, keeps, planned=target, lock=lock, with_controls=bool(beside)
     )
     planned_by = f"cases={cases}, seed={seed}, dtypes={dtypes!r}"
     planned_by += f", distributions={distributions!r}" if distributions != USUAL else ""
     judged_by = _tell_judged_by(limit, given, planned_by, lock, device)
     judged_by += f', suspects="{suspects}"' if suspects != "rerun" else ""
-    replay = _tell_replay(name_function(kernel), op, verification, promised, judged_by)
+    named = _tell_op(op, reference, inputs, outputs=outputs, mutates=mutates, grads=grads)
+    replay = _tell_replay(name_function(kernel), named, verification, keeps, judged_by)
     explained = replace(verification, replay=replay)
     if strict:
         raise NoGo(explained) from next(iter(runner.raised), None)
     return explained
+
+
+def take_op(op: str | Op | None, reference: Any = None, inputs: Any = None, **told: Any) -> Op:
+    """The op that is named, at hand, or told by its reference."""
+    if op is not None and reference is not None:
+        raise InputError("verify takes an op, or reference= and inputs=: leave one of them out")
+    if reference is not None:
+        return own_op.Op(name_op(reference), reference=reference, inputs=inputs, **told)
+    if op is None:
+        raise InputError("verify needs an op, or reference= and inputs=")
+    if inputs is not None or any(value not in (None, (), False) for value in told.values()):
+        words = ["inputs", *(word for word, value in told.items() if value not in (None, (), False))]
+        words = words if inputs is not None else words[1:]
+        raise InputError(f"{words[0]}= goes with reference=; of an op, say it in gonogo.Op(...)")
+    return find_op(op)
+
+
+def _tell_op(op: str | Op | None, reference: Any, inputs: Any, **told: Any) -> str:
+    """The arguments that name the op of a replay."""
+    if op is not None:
+        return f'"{op}"' if isinstance(op, str) else "op"
+    shown = name_function(reference)
+    drawn = name_function(inputs) if callable(inputs) else "inputs"
+    words = {"reference": shown, "inputs": drawn}
+    words = {name: value if value.isidentifier() else name for name, value in words.items()}
+    more = [f"{name}={value!r}" for name, value in told.items() if value not in (None, (), False)]
+    return ", ".join([*(f"{name}={value}" for name, value in words.items()), *more])
 
 
 def _check_functions(kernel: Any, controls: Any, op: Op) -> None:
@@ -181,9 +222,8 @@ def _tell_judged_by(
     return where if lock is None else f", lock={str(lock)!r}{where}"
 
 
-def _tell_replay(function: str, op: str | Op, found: Verification, contract: Contract, judged_by: str) -> str:
+def _tell_replay(function: str, named: str, found: Verification, contract: Contract, judged_by: str) -> str:
     """The call that runs the smallest failing case again, by the same limit."""
-    named = f'"{op}"' if isinstance(op, str) else "op"
     word = name_contract(contract)
     promised = "" if contract == Contract() else f', contract="{word}"'
     shown = function if function.isidentifier() else "kernel"

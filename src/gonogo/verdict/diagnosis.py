@@ -97,6 +97,8 @@ def _list_summed(op: Op) -> tuple[str, ...]:
     Never an axis of the output that is not named, on however many sizes: the more elements an output has, the
     larger is the worst of them, whatever is wrong. That an error grows with it would be true and say nothing.
     """
+    if op.is_nest:
+        return op.reduced
     kept = {*op.output.split(), *(described.below for described in op.inputs)}
     return op.reduced or tuple(axis for axis in op.axes if axis not in kept)
 

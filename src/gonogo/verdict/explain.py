@@ -108,6 +108,8 @@ def _guess_sizes(main: str, passed: Sequence[Trial]) -> Iterator[Guess]:
     def resize(axis: str, change: Callable[[int], int]) -> Escape:
         return Escape("sizes", axis=axis, resize=change)
 
+    if not main:  # sizes are not known
+        return
     yield (
         f"where {main} is no power of two", lambda t: not _is_power_of_two(t.sizes[main]),
         resize(main, lambda size: 1 << (size - 1).bit_length()),

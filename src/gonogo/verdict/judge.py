@@ -115,7 +115,7 @@ class Verdict:
         assert self.reading is not None
         limit = "none" if self.limit is None else f"{self.limit:.4g}"
         relation = "within" if self.decision == "go" else "above"
-        where = f"{self.leaf} " if self.leaf else ""
+        where = f"leaf {self.leaf} " if self.leaf else ""
         compared = f"{where}reads {self.reading:.4g} {self.gauge}, {relation} the limit {limit} ({self.limit_from})"
         return f"{self.decision}: {compared}{self._tell_again()}"
 

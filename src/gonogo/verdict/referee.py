@@ -22,6 +22,7 @@ from gonogo.verdict.verdicts import (
     Verification,
     is_blind,
     judge_record,
+    tell_leaves,
     tell_unjudged,
 )
 
@@ -31,6 +32,8 @@ MOST_SUSPECTS = 4
 """Suspect cases that are run again, the worst first: one that repeats is enough."""
 SEED_BITS = 62
 """Of a fresh seed: far from those of any plan, and what 63 bits hold."""
+DRAWN_SEED_BITS = 31
+"""Of one that a user's generator is given: what every library's takes."""
 
 Suspects = Literal["rerun", "fail"]
 SUSPECTS: tuple[Suspects, ...] = ("rerun", "fail")
@@ -78,6 +81,8 @@ class Referee:
 
     def settle_suspects(self, verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
         """The same, with suspect cases run again on fresh seeds: no-go if one is above its limit there too."""
+        if self.runner.op.is_given:  # there are no fresh seeds of inputs at hand
+            return list(verdicts)
         suspect = [case for case in verdicts if case.verdict.decision == "suspect"]
         furthest = sorted(suspect, key=lambda case: -case.badness)[:MOST_SUSPECTS]
         fresh = [draw_again(self._parse(case), attempt) for case in furthest for attempt in range(FRESH_SEEDS)]
@@ -97,6 +102,8 @@ class Referee:
     def replace_blind(self, verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
         """The same, with another case of its kind in the place of each blind one, where a fresh seed has it."""
         current = list(verdicts)
+        if self.runner.op.is_given:
+            return current
         for attempt in range(FRESH_SEEDS):
             blind = [at for at, case in enumerate(current) if self._is_blind(case)]
             if not blind:
@@ -122,7 +129,8 @@ class Referee:
 
 def draw_again(case: Case, attempt: int) -> Case:
     """Another case of the same kind, fixed by the first one's id and the number of the try."""
-    return replace(case, seed=pick(f"{case.id}/again/{attempt}", 2**SEED_BITS))
+    bits = SEED_BITS if case.sizes else DRAWN_SEED_BITS
+    return replace(case, seed=pick(f"{case.id}/again/{attempt}", 2**bits))
 
 
 def judge_candidate(
@@ -147,7 +155,7 @@ def judge_candidate(
         raise NothingJudged(op.name, unjudged[0].why)
     return Verification(
         op.name, contract.describe(), referee.limit.told, tuple(judged), tuple(unjudged),
-        notes=(*notes, *tell_unjudged(judged, unjudged)),
+        notes=(*notes, *tell_unjudged(judged, unjudged), *tell_leaves(judged, referee.limit)),
     )  # fmt: skip
 
 

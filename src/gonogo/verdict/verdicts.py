@@ -13,7 +13,7 @@ from gonogo.errors import InputError
 from gonogo.limits.shipped import FoundLimit
 from gonogo.ops import Op
 from gonogo.plain import to_plain
-from gonogo.schema import ULP_SATURATED, Element, Measured, Record
+from gonogo.schema import ULP_SATURATED, Element, LeafReading, Measured, Record
 from gonogo.verdict.judge import Verdict, judge
 from gonogo.verdict.setting import INTERPRETED, Setting
 
@@ -44,9 +44,9 @@ class CaseVerdict:
     @property
     def described(self) -> str:
         """Shape, dtype, values and layout in words."""
-        sizes = ", ".join(f"{axis} {size}" for axis, size in self.sizes.items())
-        record = self.record
-        return f"{sizes}; {record.dtype}; {record.distribution} values; {record.layout}"
+        sizes, record = ", ".join(f"{axis} {size}" for axis, size in self.sizes.items()), self.record
+        facts = [sizes, record.dtype, f"{record.distribution} values", record.layout]
+        return "; ".join(fact for fact in facts if fact)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf".
@@ -258,9 +258,29 @@ def tell_unjudged(verdicts: Sequence[CaseVerdict], unjudged: Sequence[Unjudged])
     return tuple(notes)
 
 
+def tell_leaves(verdicts: Sequence[CaseVerdict], found: FoundLimit) -> tuple[str, ...]:
+    """Of which leaves nothing is known on any case; and which are integers that stand for floating values."""
+    by_path: dict[str, list[LeafReading]] = {}
+    for case in verdicts:
+        for leaf in case.record.leaves:
+            by_path.setdefault(leaf.path, []).append(leaf)
+    notes = []
+    for path, leaves in by_path.items():
+        named = f"leaf {path}" if path else "the output"
+        blind = [leaf.blind_from is not None and found.value > leaf.blind_from for leaf in leaves]
+        if found.gauge == "bound" and path and all(blind):
+            notes.append(f"{named} is not judged: {BLIND}")
+        if leaves[0].codes:
+            notes.append(
+                f"{named} is {leaves[0].codes} where the reference has floating values: each is judged as the code "
+                "of all that rounds to it"
+            )
+    return tuple(notes)
+
+
 def tell_element(element: Element) -> str:
     """One element of an output."""
-    where = f"{element.leaf} {element.index}" if element.leaf else f"{element.index}"
+    where = f"leaf {element.leaf} {element.index}" if element.leaf else f"{element.index}"
     values = f"{where}: expected {element.expected!r}, actual {element.actual!r}"
     if element.ulp == ULP_SATURATED:
         return values  # no number of them leads to or from a NaN

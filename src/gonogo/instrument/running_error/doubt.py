@@ -27,6 +27,8 @@ def find_reach(value: Any, extra: Tensor | None, unit: float, largest: float) ->
     return torch.where(extra.isinf() & beyond, 0.0, extra * (NEAR * unit))
 
 
+Allows = Callable[[Tensor], Tensor]
+"""Positions or integers of a kernel → where they are as good as the reference's."""
 COMBINING = frozenset(
     f"aten.{kind}_{name}" for kind in ("logical", "bitwise") for name in ("and", "or", "xor", "not")
 )
@@ -48,10 +50,20 @@ class Doubts:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Tensor, Tensor]] = {}
         self._deferred: dict[int, tuple[Tensor, Callable[[], Tensor]]] = {}
+        self._allowed: dict[int, tuple[Tensor, Allows]] = {}
 
     def defer(self, positions: Tensor, look: Callable[[], Tensor]) -> None:
         """Remember how to find out where `positions` may be wrong; most are never used."""
         self._deferred[id(positions)] = (positions, look)
+
+    def allow(self, positions: Tensor, allows: Allows) -> None:
+        """Remember what a kernel may have instead, where it may have another."""
+        self._allowed[id(positions)] = (positions, allows)
+
+    def find_allowed(self, positions: Tensor) -> Allows | None:
+        """Give what tells whether a kernel may have other values; None: nothing is known of them."""
+        known = self._allowed.get(id(positions))
+        return None if known is None else known[1]
 
     def note(self, mask: Tensor, places: Tensor) -> None:
         """Remember where `mask` may be wrong; the mask is kept alive, for its id is the key."""

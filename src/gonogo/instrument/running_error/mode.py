@@ -156,6 +156,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             decomposed = self.run_primitive(func.decompose, args, kwargs)
             if decomposed is not NotImplemented:
                 return decomposed
+            if (formula := find_formula(func)) is not None:
+                return self._run_formula(formula, func, name, args, kwargs)
         value, error = self._find_rule(func, name)(self, func, args, kwargs)
         if self.range < math.inf and name not in self.passive and isinstance(value, Tensor):
             error = self._add_underflow(value, error)
@@ -165,6 +167,13 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if isinstance(leaf, Tracked):
                     leaf.aliased = True
         return self.wrap(value, error, aliased=aliased)
+
+    def _run_formula(self, formula: Callable[..., Any], func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """What a formula of torch's makes of tracked arguments; where that has no rule, the op itself has none."""
+        try:
+            return self.run_primitive(formula, args, kwargs)
+        except NoErrorRule as error:
+            raise NoErrorRule(name, give_hint(func, name)) from error
 
     def _add_underflow(self, value: Tensor, error: Any) -> Any:
         """Charge half a step of the accumulate format where a computed value is among its subnormals.
@@ -269,6 +278,15 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise NoErrorRule(name, FUNCTIONAL_HINT)
         target.value, target.error = made.value, made.error
         return target
+
+
+@lru_cache(maxsize=1024)
+def find_formula(func: Any) -> Callable[..., Any] | None:
+    """What torch's own compiler takes an op apart into, backward passes above all; None where it is one step."""
+    from torch._decomp import decomposition_table
+
+    formula: Callable[..., Any] | None = decomposition_table.get(func)
+    return formula
 
 
 TO_PYTHON = frozenset({torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default})

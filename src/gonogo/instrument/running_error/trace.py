@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,12 +17,31 @@ from gonogo.errors import BadReference, UnsupportedArray
 from gonogo.formats import get_format
 from gonogo.instrument.running_error.accuracy import underflow_floor
 from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, total
+from gonogo.instrument.running_error.doubt import Allows
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules import PASSIVE, RULES
 from gonogo.instrument.running_error.subnormals import keep_subnormals
+from gonogo.nests import list_leaves, map_leaves
 from gonogo.schema import Contract
 
 Scaled = Tensor | tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """One leaf of what a reference returned."""
+
+    path: str
+    value: Any
+    """A float64 tensor, an integer or boolean one, or a plain value."""
+    scale: Tensor | None = None
+    """S of a float64 tensor."""
+    doubt: Tensor | None = None
+    """Where an integer or boolean may be another, for computed values are nearly tied."""
+    allows: Allows | None = None
+    """Tells which others it may be, where that is known."""
+    is_finite: bool = True
+    """Whether the scale is finite wherever the value is."""
 
 
 def trace_reference(
@@ -27,64 +49,75 @@ def trace_reference(
     inputs: Sequence[Any] | Mapping[str, Any],
     contract: Contract,
     rules: Mapping[str, Rule],
-    load_ulps: float = 0.0,
-) -> tuple[Scaled, Scaled, bool]:
-    """Run the reference once; once more, guarded, where 0·inf left a finite output without a finite scale.
-
-    Gives value, scale, and whether anything was added up. `load_ulps` is the error floating inputs begin with,
-    besides the rounding of each that a backward contract allows.
-    """
-    load_ulps += float(contract.backward)
-    with keep_subnormals():
-        return _trace_reference(reference, inputs, contract, rules, load_ulps)
-
-
-def _trace_reference(
-    reference: Callable[..., Any],
-    inputs: Sequence[Any] | Mapping[str, Any],
-    contract: Contract,
-    rules: Mapping[str, Rule],
-    load_ulps: float,
-) -> tuple[Scaled, Scaled, bool]:
-    prepared = prepare_inputs(inputs)
-    floor = underflow_floor(contract)
-    merged, passive = ({**RULES, **rules}, PASSIVE - rules.keys()) if rules else (RULES, PASSIVE)
-    results: list[tuple[Tensor, Tensor]] = []
-    for guarded in (False, True):
-        mode = RunningErrorMode(contract, merged, passive, guarded=guarded)
-        output = run_tracked(reference, prepared, mode, load_ulps)
-        settled = [settle_scale(*split_output(one), floor) for one in list_outputs(output)]
-        results = [(expected, scale) for expected, scale, _ in settled]
-        if all(finite for _, _, finite in settled):
-            break
-    if isinstance(output, Tensor):
-        return *results[0], mode.summed
-    return tuple(expected for expected, _ in results), tuple(scale for _, scale in results), mode.summed
-
-
-def prepare_inputs(inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any] | list[Any]:
-    """Every floating array as an exact float64 tensor, the rest as it is."""
+) -> tuple[Scaled, Scaled]:
+    """Value and scale of a reference whose output is one floating tensor, or a tuple or list of them."""
     if not isinstance(inputs, (Mapping, list, tuple)):
         kind = type(inputs).__name__
         raise UnsupportedArray("inputs", f"one {kind} where a list, tuple or mapping of arrays is expected")
-    if isinstance(inputs, Mapping):
-        return {name: prepare_input(name, one) for name, one in inputs.items()}
-    return [prepare_input(str(position), one) for position, one in enumerate(inputs)]
+    args, kwargs = ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
+    output, leaves, _ = trace_call(reference, args, kwargs, contract, rules, loaded=True)
+    check_outputs(output)
+    expected, scales = tuple(leaf.value for leaf in leaves), tuple(leaf.scale for leaf in leaves)
+    return (expected[0], scales[0]) if isinstance(output, Tensor) else (expected, scales)  # type: ignore[return-value]
 
 
-def prepare_input(name: str, given: Any) -> Any:
-    """One input as the reference will see it."""
+def trace_call(
+    reference: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    contract: Contract,
+    rules: Mapping[str, Rule] = MappingProxyType({}),
+    *,
+    loaded: bool = False,
+) -> tuple[Any, list[Leaf], bool]:
+    """Run the reference once; once more, guarded, where 0·inf left a finite output without a finite scale.
+
+    Arguments are nests of arrays and plain values. Gives the output as the reference returned it, its leaves, and
+    whether anything was added up. `loaded` is whether a kernel has its inputs as they are, in a format as wide.
+    """
+    with keep_subnormals():
+        prepared = map_leaves(partial(prepare_input, contract, loaded), (args, dict(kwargs)))
+        floor = underflow_floor(contract)
+        merged, passive = ({**RULES, **rules}, PASSIVE - rules.keys()) if rules else (RULES, PASSIVE)
+        for guarded in (False, True):
+            mode = RunningErrorMode(contract, merged, passive, guarded=guarded)
+            output = run_tracked(reference, prepared, mode)
+            leaves = [settle_leaf(path, leaf, mode, floor) for path, leaf in list_leaves(output)]
+            if all(leaf.is_finite for leaf in leaves):
+                break
+        return output, leaves, mode.summed
+
+
+class Loaded:
+    """A floating input in float64, and the error a kernel makes as it loads it. No dataclass, which is a nest."""
+
+    def __init__(self, value: Tensor, ulps: float) -> None:
+        self.value, self.ulps = value, ulps
+
+
+def prepare_input(contract: Contract, loaded: bool, path: str, given: Any) -> Any:
+    """One leaf of the arguments as the reference will see it: every floating array an exact float64 tensor."""
+    name = path.partition(".")[2] or path  # of the argument, without whether it is given by place or by name
     if isinstance(given, np.generic):
         given = given.item() if given.dtype.kind in "biuf" else np.asarray(given)
     if isinstance(given, np.ndarray):
         given = read_numpy(name, given)
-    if isinstance(given, Tensor):
-        if given.is_complex() or given.layout != torch.strided:
-            raise UnsupportedArray(f"input {name!r}", f"a {given.layout} tensor of {given.dtype}")
-        if given.requires_grad:
-            given = given.detach()
-        return given.to(torch.float64) if given.is_floating_point() else given
-    return given
+    if not isinstance(given, Tensor):
+        return given
+    if given.is_complex() or given.layout != torch.strided:
+        raise UnsupportedArray(f"input {name!r}", f"a {given.layout} tensor of {given.dtype}")
+    if given.requires_grad:
+        given = given.detach()
+    if not given.is_floating_point():
+        return given
+    ulps = 0.0 if loaded else find_load_error(given.dtype, contract)
+    return Loaded(given.to(torch.float64), float(contract.backward) + ulps)
+
+
+def find_load_error(dtype: torch.dtype, contract: Contract) -> float:
+    """In u_c: a kernel with a narrow accumulator rounds wider inputs as it loads them."""
+    held, own = get_format(contract.accumulate), get_format(str(dtype).removeprefix("torch."))
+    return 1.0 if own.unit_roundoff < held.unit_roundoff else 0.0
 
 
 def read_numpy(name: str, array: np.ndarray[Any, Any]) -> Tensor:
@@ -99,36 +132,37 @@ def read_numpy(name: str, array: np.ndarray[Any, Any]) -> Tensor:
     return torch.from_numpy(decoded if decoded.flags.writeable else decoded.copy())
 
 
-def run_tracked(
-    reference: Callable[..., Any], prepared: dict[str, Any] | list[Any], mode: RunningErrorMode, load_ulps: float
-) -> Any:
+def run_tracked(reference: Callable[..., Any], prepared: Any, mode: RunningErrorMode) -> Any:
     """Run the reference with every floating input tracked."""
 
-    def track(one: Any) -> Any:
-        return mode.wrap(one, Error(None, load_ulps), aliased=True) if isinstance(one, Tensor) else one
+    def track(path: str, leaf: Any) -> Any:
+        return mode.wrap(leaf.value, Error(None, leaf.ulps), aliased=True) if isinstance(leaf, Loaded) else leaf
 
+    args, kwargs = map_leaves(track, prepared)
     # Composite ops reach a dispatch mode in parts only where autograd's own dispatch is switched on.
-    with torch.inference_mode(False), torch.no_grad():
-        if isinstance(prepared, dict):
-            named = {name: track(one) for name, one in prepared.items()}
-            with mode:
-                return reference(**named)
-        listed = [track(one) for one in prepared]
-        with mode:
-            return reference(*listed)
+    with torch.inference_mode(False), torch.no_grad(), mode:
+        return reference(*args, **kwargs)
 
 
-def list_outputs(output: Any) -> list[Tensor]:
-    """Check the reference's output and list its tensors."""
-    outputs = list(output) if isinstance(output, (tuple, list)) else [output]
-    for one in outputs:
+def check_outputs(output: Any) -> None:
+    """Refuse what has no scale."""
+    for one in output if isinstance(output, (tuple, list)) else [output]:
         if not isinstance(one, Tensor):
             raise BadReference(
                 f"returned {type(one).__name__}; return one floating tensor, or a tuple or list of them"
             )
         if not one.is_floating_point():
             raise BadReference(f"returned a {one.dtype} tensor; S is defined for floating outputs only")
-    return outputs
+
+
+def settle_leaf(path: str, output: Any, mode: RunningErrorMode, floor: float) -> Leaf:
+    """A leaf of the output with its scale, or with its doubt."""
+    if not isinstance(output, Tensor):
+        return Leaf(path, output)
+    if not output.is_floating_point():
+        return Leaf(path, output, doubt=mode.doubts.find(output), allows=mode.doubts.find_allowed(output))
+    value, scale, finite = settle_scale(*split_output(output), floor)
+    return Leaf(path, value, scale, is_finite=finite)
 
 
 def split_output(output: Tensor) -> tuple[Tensor, Error]:

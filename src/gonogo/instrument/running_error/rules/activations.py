@@ -34,6 +34,12 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     return 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5)))
 
 
+def silu_backward(given: Tensor, x: Tensor) -> Tensor:
+    """Its slope is s + x·s·(1 − s), where s is the sigmoid and 1 − s that of −x."""
+    slope = torch.sigmoid(x)
+    return given * (slope + x * slope * torch.sigmoid(-x))
+
+
 def silu(x: Tensor) -> Tensor:
     """x·σ(x)."""
     return x * torch.sigmoid(x)
@@ -131,6 +137,7 @@ def logaddexp(x: Tensor, y: Tensor) -> Tensor:
 PRIMITIVES: dict[str, Callable[..., Any]] = {
     "aten.gelu": gelu,
     "aten.silu": silu,
+    "aten.silu_backward": silu_backward,
     "aten.elu": elu,
     "aten.celu": celu,
     "aten.softplus": softplus,

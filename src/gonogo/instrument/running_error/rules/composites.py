@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gonogo.errors import BadReference
+from gonogo.instrument.running_error import allow
 from gonogo.instrument.running_error.companion import EPSILON_PROBLEM
 from gonogo.instrument.running_error.mode import Rule
 from gonogo.instrument.running_error.rules.activations import primitive_rule
@@ -151,7 +152,9 @@ def normalize_batch(
         inverse = torch.rsqrt((centered * centered).mean(dims, keepdim=True) + eps)
     else:
         mean, inverse = running_mean, torch.rsqrt(running_var + eps).reshape(column)
-        centered = x - running_mean.reshape(column)
+        # As good as every kernel folds the running moments into one factor and one summand beforehand.
+        shift = running_mean.reshape(column)
+        centered = allow(x - shift, absolute=x.abs() + 2 * shift.abs())
     made = scale_shift(
         centered * inverse,
         None if weight is None else weight.reshape(column),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gonogo.errors import NoErrorRule
-from gonogo.instrument.running_error.companion import CONSTANT, EXACT, Error
+from gonogo.instrument.running_error.companion import CONSTANT, EXACT, Error, total
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode, name_ops, narrow_format
 from gonogo.instrument.running_error.rules.arithmetic import JUMP_HINT
 from gonogo.instrument.running_error.rules.positions import POSITIONS
@@ -31,10 +31,29 @@ def compare(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any
 
 
 def step(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
-    """Floor and kin: exact on exact values, refused on computed ones."""
+    """Fmod and kin: exact on exact values, refused on computed ones."""
     if not all(ctx.split(arg)[1].exact for arg in args):
         raise NoErrorRule(op._schema.name.replace("::", ".") if hasattr(op, "_schema") else str(op), JUMP_HINT)
     return op(*ctx.values(args), **kwargs), EXACT
+
+
+def round_to_whole(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
+    """Floor and kin: a whole number, another one where the value's own error reaches the next step."""
+    if len(args) > 1 or kwargs:  # round to so many decimals
+        return step(ctx, op, args, kwargs)
+    x, err = ctx.split(args[0])
+    value = op(x)
+    if err.exact:
+        return value, EXACT
+    low, high = (op(end) for end in find_ends(ctx, x, err))
+    jump = torch.maximum(high - value, value - low)
+    return value, Error(jump / ctx.unit) if bool((jump != 0).any()) else EXACT
+
+
+def find_ends(ctx: RunningErrorMode, x: Tensor, err: Error) -> tuple[Tensor, Tensor]:
+    """Between which values a kernel may have x."""
+    reach = ctx.reach(x, total(x, err))
+    return x - reach, x + reach
 
 
 def cast(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
@@ -46,9 +65,12 @@ def cast(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor
     x, err = ctx.split(args[0])
     dtype = kwargs.get("dtype") or torch.float64
     if not dtype.is_floating_point:
-        if dtype != torch.bool and not err.exact:
-            raise NoErrorRule("aten._to_copy (to an integer dtype)", JUMP_HINT)
-        return op(x, **kwargs), EXACT
+        made = op(x, **kwargs)
+        if dtype != torch.bool and not err.exact and isinstance(x, Tensor) and x.is_floating_point():
+            low, high = find_ends(ctx, x, err)
+            ctx.doubts.note(made, low.trunc() != high.trunc())
+            ctx.doubts.allow(made, lambda other: (other >= low.trunc()) & (other <= high.trunc()))
+        return made, EXACT
     value = op(x, **{**kwargs, "dtype": torch.float64})
     extra = err.extra
     if extra is not None and extra.device != value.device:
@@ -84,8 +106,9 @@ DISCRETE: dict[str, Rule] = {
     ),
 }  # fmt: skip
 
-STEPS: dict[str, Rule] = dict.fromkeys(
-    name_ops("floor", "ceil", "round", "trunc", "floor_divide", "fmod", "remainder"), step
-)
+STEPS: dict[str, Rule] = {
+    **dict.fromkeys(name_ops("floor_divide", "fmod", "remainder"), step),
+    **dict.fromkeys(name_ops("floor", "ceil", "round", "trunc"), round_to_whole),
+}
 
 CASTS: dict[str, Rule] = {"aten._to_copy": cast}

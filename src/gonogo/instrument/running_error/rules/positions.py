@@ -38,7 +38,23 @@ def find_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
         flat_err = err if dim is not None or err.extra is None else Error(spread_out(err.extra, x.shape).flatten())
         best = extreme(flat, dims, keepdim=True)
         ctx.doubts.defer(at, lambda: find_rivals(ctx, flat, flat_err, best, dims, keepdim).reshape(at.shape))
+
+        def allows(other: Tensor) -> Tensor:
+            kept = best.shape if dim is not None else (1,)
+            near = point_near(ctx, flat, flat_err, dims, other.reshape(kept), at.reshape(kept))
+            return near.reshape(at.shape)
+
+        ctx.doubts.allow(at, allows)
     return at, EXACT
+
+
+def point_near(ctx: RunningErrorMode, x: Tensor, err: Error, dim: int, other: Tensor, at: Tensor) -> Tensor:
+    """Where values at other positions along `dim` may be those at the reference's."""
+    size, reach = x.shape[dim], reach_of(ctx, x, err)
+    there = other.to(at.device).long()
+    safe = there.clamp(0, size - 1)
+    apart = (x.gather(dim, safe) - x.gather(dim, at)).abs()
+    return (there >= 0) & (there < size) & (apart <= reach.gather(dim, safe) + reach.gather(dim, at))
 
 
 def find_ties(ctx: RunningErrorMode, x: Tensor, err: Error, dim: int) -> Tensor:
@@ -63,7 +79,12 @@ def doubt_ranks(ctx: RunningErrorMode, x: Tensor, err: Error, dim: int, indices:
         kept = indices if indices.dim() == x.dim() else indices.unsqueeze(dim)
         return find_ties(ctx, x, err, dim).gather(dim, kept).reshape(indices.shape)
 
+    def allows(other: Tensor) -> Tensor:
+        kept, other = (one if one.dim() == x.dim() else one.unsqueeze(dim) for one in (indices, other))
+        return point_near(ctx, x, err, dim, other, kept).reshape(indices.shape)
+
     ctx.doubts.defer(indices, look)
+    ctx.doubts.allow(indices, allows)
 
 
 def find_bucket(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:

@@ -34,7 +34,9 @@ def find_doubt(ctx: RunningErrorMode, a: Any, err_a: Error, b: Any, err_b: Error
     second = err_b.extra if is_zero(a) else total(b, err_b)
     if first is None and second is None:
         return None
-    return torch.as_tensor(a - b).abs() <= ctx.reach(a, first) + ctx.reach(b, second)
+    reach = torch.as_tensor(ctx.reach(a, first) + ctx.reach(b, second))
+    # What is 0 without an error, as behind a relu, is 0 in a kernel, too.
+    return (torch.as_tensor(a - b).abs() <= reach) & (reach > 0)
 
 
 def add_jump(

@@ -1,0 +1,220 @@
+"""A case → the call that is made of it: arguments by place and by name, each array with a guard behind it."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gonogo.cases._case import Case
+from gonogo.cases.inputs import GUARD, GUARD_BITS, make_inputs
+from gonogo.errors import BadArguments
+from gonogo.formats import FORMATS
+from gonogo.nests import list_leaves, map_leaves
+from gonogo.ops import Op, get_op
+
+if TYPE_CHECKING:
+    import torch
+
+ALIGNED = 64
+"""Elements by which a copy's first one is as far off its alignment as the original's."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """Arguments: nests of tensors and plain values."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    names: tuple[str, ...]
+    """Of `args`, in order."""
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """All arguments."""
+        return {**dict(zip(self.names, self.args, strict=True)), **self.kwargs}
+
+    @property
+    def tensors(self) -> list[tuple[str, torch.Tensor]]:
+        """Path and tensor of all tensors among them."""
+        import torch
+
+        return [(path, leaf) for path, leaf in list_leaves(self.by_name) if isinstance(leaf, torch.Tensor)]
+
+    def map(self, function: Callable[[str, torch.Tensor], Any]) -> Call:
+        """The same call with what `function` makes of each path and tensor."""
+        import torch
+
+        def change(path: str, leaf: Any) -> Any:
+            return function(path, leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+        made = map_leaves(change, self.by_name)
+        args = tuple(made[name] for name in self.names)
+        return replace(self, args=args, kwargs={name: made[name] for name in self.kwargs})
+
+
+def make_call(case: Case, device: str = "cpu", op: Op | None = None) -> Call:
+    """The arguments of a case: the same bits wherever this is called. The op is found by its name."""
+    op = op or get_op(case.op)
+    if op.draw is None:
+        names = tuple(described.name for described in op.inputs)
+        return Call(tuple(make_inputs(case, device, op)), {}, names)
+    drawn = draw_arguments(op, case.seed, case.dtype)
+    return take_arguments(op, drawn).map(lambda path, tensor: copy_guarded(tensor, device))
+
+
+def draw_arguments(op: Op, seed: int, dtype: str) -> Any:
+    """What a user's generator gives; torch's, NumPy's and Python's own generators begin at the seed, too."""
+    assert op.draw is not None
+    draw = op.draw.load()
+    given = find_draw_arguments(draw, seed, dtype)
+    shown = ", ".join(map(str, given))
+    with _seeded(seed):
+        try:
+            return draw(*given)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise BadArguments(f"inputs: {_name(draw)}({shown}) raised {why}") from error
+
+
+def find_draw_arguments(draw: Callable[..., Any], seed: int, dtype: str) -> tuple[Any, ...]:
+    """As many of seed and dtype as it takes: one that takes neither is seeded from outside."""
+    import torch
+
+    every = (seed, getattr(torch, dtype))
+    try:
+        parameters = list(inspect.signature(draw).parameters.values())
+    except (TypeError, ValueError):
+        return every
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return every
+    placed = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    named = [one.name for one in placed if one.default is one.empty or one.name in ("seed", "dtype")]
+    return (every[1],) if named == ["dtype"] else every[: len(named)]
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    import torch
+
+    state, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  the one that a user may draw from
+    with torch.random.fork_rng(enabled=True):
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            np.random.set_state(numpys)  # noqa: NPY002
+
+
+def take_arguments(op: Op, given: Any) -> Call:
+    """What was drawn or given as a call: a tuple or list by place, a mapping by name, one tensor alone."""
+    import torch
+
+    reference = op.load_reference()
+    args: tuple[Any, ...]
+    args, kwargs = (), {}
+    if isinstance(given, Mapping):
+        kwargs = {str(name): value for name, value in given.items()}
+    elif isinstance(given, (tuple, list)):
+        args = tuple(given)
+    elif isinstance(given, torch.Tensor) or hasattr(given, "__array__"):
+        args = (given,)
+    else:
+        raise BadArguments(
+            f"inputs: {type(given).__name__} is no set of arguments; give a tuple of them, or a mapping by name"
+        )
+    if not args and not kwargs:
+        raise BadArguments("inputs: no arguments at all; give a tuple of them, or a mapping by name")
+    names = name_arguments(reference, args, kwargs)
+    call = Call(args, kwargs, names)
+    made = map_leaves(_take_array, call.by_name)
+    return replace(call, args=tuple(made[name] for name in names), kwargs={name: made[name] for name in kwargs})
+
+
+def _take_array(path: str, leaf: Any) -> Any:
+    """An array as a tensor, which must be a plain one; anything else as it is."""
+    import torch
+
+    if isinstance(leaf, torch.Tensor):
+        check_tensor(path, leaf)
+        return leaf.detach()
+    if isinstance(leaf, np.ndarray) or (hasattr(leaf, "__array__") and not isinstance(leaf, np.generic)):
+        try:
+            return torch.from_numpy(np.array(leaf))
+        except TypeError:
+            raise BadArguments(
+                f"argument {path} is an array of {np.asarray(leaf).dtype}. Give a torch tensor"
+            ) from None
+    return leaf.item() if isinstance(leaf, np.generic) else leaf
+
+
+def name_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names that a function has for its arguments; their places, where it does not tell."""
+    places = tuple(str(place) for place in range(len(args)))
+    target = getattr(function, "forward", function)
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):
+        return places
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise BadArguments(f"inputs: the reference {_name(function)} does not take them: {error}") from None
+    named = [
+        one for one in signature.parameters.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    names = [one.name for one in named if one.name in bound.arguments and one.name not in kwargs][: len(args)]
+    return (*names, *places[len(names) :])
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def copy_guarded(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    """A copy with the same strides and alignment, and a guard behind it."""
+    import torch
+
+    tensor = tensor.detach()
+    if tensor.numel() == 0 or tensor.dtype.itemsize not in (1, 2, 4):
+        return tensor.to(device, copy=True)
+    offset = tensor.storage_offset() % ALIGNED
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[tensor.dtype.itemsize]
+    stored = torch.empty(offset + span + GUARD, dtype=integers, device=tensor.device)
+    stored[:offset] = GUARD_BITS[tensor.dtype.itemsize]
+    stored[offset + span :] = GUARD_BITS[tensor.dtype.itemsize]
+    every = tensor.as_strided((span,), (1,), tensor.storage_offset())
+    stored[offset : offset + span] = every.view(integers)
+    return stored.to(device).view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), offset)
+
+
+def check_tensor(path: str, tensor: torch.Tensor) -> None:
+    """Refuse what is no plain array of a format that is known."""
+    import torch
+
+    problem = ""
+    if tensor.is_nested:
+        problem = "a nested tensor"
+    elif tensor.layout is not torch.strided:
+        problem = f"a tensor of layout {str(tensor.layout).removeprefix('torch.')}"
+    elif tensor.is_complex():
+        problem = f"of dtype {str(tensor.dtype).removeprefix('torch.')}: complex numbers have no error scale here"
+    elif tensor.is_quantized:
+        problem = "a quantized tensor"
+    elif type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        problem = f"a {type(tensor).__name__}, a subclass of torch.Tensor"
+    elif tensor.device.type == "meta":
+        problem = "a tensor on device meta, without values"
+    elif tensor.is_floating_point() and str(tensor.dtype).removeprefix("torch.") not in FORMATS:
+        problem = f"of dtype {str(tensor.dtype).removeprefix('torch.')}, which is none of {', '.join(FORMATS)}"
+    if problem:
+        raise BadArguments(f"argument {path} is {problem}. Give a plain tensor")

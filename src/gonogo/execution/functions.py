@@ -1,0 +1,197 @@
+"""References and kernels, functions or modules → one function of state and arguments, with gradients or without."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from gonogo.cases import Call
+from gonogo.cases.values import Stream
+from gonogo.errors import BadArguments, BadModule
+from gonogo.nests import list_leaves
+from gonogo.ops import Op
+
+GRAD, WRITTEN = "grad.", "="
+"""Before the path of an argument: its gradient; what it holds after the call."""
+Forward = Callable[[Mapping[str, torch.Tensor], Sequence[Any], Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A reference as a function of its state and its arguments."""
+
+    forward: Forward
+    state: dict[str, torch.Tensor]
+    """Parameters and buffers of a module; of a function none."""
+    wanted: tuple[str, ...] = ()
+    """Paths of the arguments and parameters whose gradients are asked for."""
+    call: Call | None = None
+    name: str = ""
+    """What cotangents are drawn by."""
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    def with_gradients(self, dtypes: Mapping[str, str]) -> Function:
+        """The same, knowing the dtypes of its leaves, which cotangents have."""
+        return replace(self, dtypes=dtypes)
+
+    def run(self, state: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Its output; with gradients, all leaves by path, of which those of gradients begin with `grad.`."""
+        if not self.wanted or self.call is None:
+            return self.forward(state, args, kwargs)
+        call = replace(self.call, args=tuple(args), kwargs=dict(kwargs))
+        every = dict(call.tensors) | dict(state)
+        primals = {path: every[path] for path in self.wanted}
+        rest: dict[str, Any] = {}
+
+        def forward(primals: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            chosen = call.map(lambda path, x: primals.get(path, x))
+            held = {path: primals.get(path, x) for path, x in state.items()}
+            leaves = dict(list_leaves(self.forward(held, chosen.args, chosen.kwargs)))
+            floating = {path: x for path, x in leaves.items() if _is_floating(x)}
+            rest.update({path: x for path, x in leaves.items() if path not in floating})
+            return floating
+
+        made, pull, *_ = torch.func.vjp(forward, primals)
+        cotangents = {
+            path: make_cotangent(self.name, path, x, self.dtypes.get(path, "float32")).double()
+            for path, x in made.items()
+        }
+        (gradients,) = pull(cotangents)
+        return {**made, **rest, **{f"{GRAD}{path}": gradients[path] for path in self.wanted}}
+
+
+def _is_floating(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+
+
+def make_cotangent(name: str, path: str, output: torch.Tensor, dtype: str) -> torch.Tensor:
+    """What a leaf of the output is multiplied by, drawn by its name: about normal, rounded to its dtype."""
+    drawn = Stream(f"{name}/cotangent/{path}").normal(output.numel())
+    made = torch.from_numpy(drawn).to(getattr(torch, dtype)).reshape(output.shape)
+    return made.to(output.device)
+
+
+def find_wanted(op: Op, call: Call, state: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
+    """Paths of the arguments whose gradients are asked for; of a module's parameters too, where all are."""
+    if op.grads is False:
+        return ()
+    floating = [path for path, x in call.tensors if x.is_floating_point() and x.dtype.itemsize > 1]
+    parameters = [path for path, x in state.items() if isinstance(x, torch.nn.Parameter) and x.requires_grad]
+    if op.grads is True:
+        return (*floating, *parameters)
+    known = [*(path for path, _ in call.tensors), *state]
+    chosen: list[str] = []
+    for name in op.grads:
+        paths = [path for path in known if path == name or path.startswith(f"{name}.")]
+        if not paths:
+            raise BadArguments(f"grads: {name!r} is none of the arguments {', '.join(known)}")
+        wrong = [path for path in paths if path not in floating and path not in parameters]
+        if wrong:
+            raise BadArguments(f"grads: {wrong[0]} is not floating point, and has no gradient")
+        chosen += paths
+    return tuple(chosen)
+
+
+def open_reference(op: Op, call: Call, name: str) -> Function:
+    """The op's reference, in whatever form it is."""
+    reference = op.load_reference()
+    if not isinstance(reference, torch.nn.Module):
+        wanted = find_wanted(op, call, {})
+        return Function(lambda state, args, kwargs: reference(*args, **kwargs), {}, wanted, call, name)
+    device = next((x.device for _, x in call.tensors), torch.device("cpu"))
+    # Copies: batch norm counts its calls, say.
+    state = {path: x.detach().to(device, copy=True) for path, x in list_state(reference).items()}
+    wanted = find_wanted(op, call, list_state(reference))
+
+    def forward(held: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return torch.func.functional_call(reference, dict(held), tuple(args), dict(kwargs))
+
+    return Function(forward, state, wanted, call, name)
+
+
+def list_parameters(op: Op) -> list[str]:
+    """Those of a reference that is a module."""
+    reference = op.load_reference() if op.grads else None
+    return [path for path, _ in reference.named_parameters()] if isinstance(reference, torch.nn.Module) else []
+
+
+def list_state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers, by name."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+_COPIES: WeakKeyDictionary[torch.nn.Module, tuple[str, Any, torch.nn.Module]] = WeakKeyDictionary()
+"""Of a kernel that is a module: the device and the reference it is held against, and its copy with that state."""
+
+
+def open_kernel(function: Callable[..., Any], op: Op, device: str) -> Callable[..., Any]:
+    """A kernel as it can be called: a module as a copy on the device, with the reference's state."""
+    if not isinstance(function, torch.nn.Module):
+        return function
+    reference = op.load_reference()
+    known = _COPIES.get(function)
+    if known is not None and known[0] == device and known[1] is reference:
+        return known[2]
+    try:
+        made = copy.deepcopy(function)
+    except Exception:  # noqa: BLE001  it holds what cannot be copied
+        made = function
+    made = made.to(device)
+    if isinstance(reference, torch.nn.Module):
+        copy_state(reference, made)
+    _COPIES[function] = (device, reference, made)
+    return made
+
+
+def copy_state(reference: torch.nn.Module, kernel: torch.nn.Module) -> None:
+    """Give a kernel the state of its reference; refused where that does not fit."""
+    source, target = list_state(reference), list_state(kernel)
+    for path, x in source.items():
+        if path in target and target[path].shape != x.shape:
+            shapes = tuple(target[path].shape), tuple(x.shape)
+            raise BadModule(f"{path} is {shapes[0]} in the kernel and {shapes[1]} in the reference")
+    extra = [path for path in target if path not in source]
+    lacking = [path for path in source if path not in target]
+    if target and source and extra:
+        raise BadModule(
+            f"the kernel has {', '.join(extra)}, which the reference has not"
+            + (f"; of its {', '.join(lacking)} the kernel has none" if lacking else "")
+        )
+    with torch.no_grad():
+        for path, x in source.items():
+            if path in target:
+                target[path].copy_(x)
+
+
+def restore_state(kernel: Any, op: Op) -> None:
+    """What a module's buffers were before a call: batch norm counts the calls, say."""
+    reference = op.load_reference() if isinstance(kernel, torch.nn.Module) else None
+    if isinstance(reference, torch.nn.Module):
+        copy_state(reference, kernel)
+
+
+def run_with_gradients(
+    function: Callable[..., Any], call: Call, wanted: Sequence[str], name: str
+) -> dict[str, torch.Tensor | Any]:
+    """All leaves of a kernel's output by path, and the gradients of its arguments by autograd."""
+    parameters = dict(function.named_parameters()) if isinstance(function, torch.nn.Module) else {}
+    tracked = {path: x.detach().requires_grad_() for path, x in call.tensors if path in wanted}
+    tracked |= {path: parameters[path] for path in wanted if path in parameters}
+    chosen = call.map(lambda path, x: tracked.get(path, x))
+    with torch.enable_grad():
+        made = dict(list_leaves(function(*chosen.args, **chosen.kwargs)))
+    outputs = {path: x for path, x in made.items() if isinstance(x, torch.Tensor) and x.requires_grad}
+    cotangents = [make_cotangent(name, path, x, str(x.dtype).removeprefix("torch.")) for path, x in outputs.items()]
+    if not outputs:
+        return made | {f"{GRAD}{path}": None for path in wanted}
+    found = torch.autograd.grad(list(outputs.values()), list(tracked.values()), cotangents, allow_unused=True)
+    gradients = dict(zip(tracked, found, strict=True))
+    # Autograd's word for a gradient that is 0 everywhere.
+    filled = {path: torch.zeros_like(tracked[path]) if x is None else x for path, x in gradients.items()}
+    plain = {path: x.detach() if isinstance(x, torch.Tensor) else x for path, x in made.items()}
+    return plain | {f"{GRAD}{path}": filled.get(path) for path in wanted}

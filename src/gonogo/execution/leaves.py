@@ -1,0 +1,111 @@
+"""Leaves that a kernel gave and those of its reference → pairs of them, or what is wrong with their form."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from gonogo.execution.functions import GRAD, WRITTEN
+from gonogo.execution.reference import Reference, accepts
+from gonogo.ops import Op
+from gonogo.schema import Outcome
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A leaf and what it is held against."""
+
+    path: str
+    """Of the kernel's leaf."""
+    reference: Reference
+    shown: str = ""
+    """What a message calls it; nothing where the output has but one leaf."""
+
+    def tell(self, word: str, detail: str) -> Outcome:
+        """An outcome of this leaf."""
+        return Outcome(word, f"leaf {self.shown}: {detail}" if self.shown else detail)
+
+
+def pair_leaves(
+    paths: Sequence[str], op: Op, references: Sequence[Reference], parameters: Collection[str] = ()
+) -> list[Pair] | Outcome:
+    """Every leaf beside its reference; an outcome where one side has what the other has not.
+
+    `parameters` are those of a reference that is a module.
+    """
+    # A kernel that is no module has no parameters, and of what its reference has no gradients either.
+    by_path = {
+        reference.path: reference for reference in references
+        if reference.path in paths or reference.path.removeprefix(GRAD) not in parameters
+    }  # fmt: skip
+    pairs = _pair_written(paths, op, by_path) if op.mutates and not op.out else _pair_plainly(paths, by_path)
+    if pairs is None:
+        return Outcome("wrong-structure", f"gives {_list(paths)}; the reference gives {_list(list(by_path))}")
+    several = len(pairs) > 1
+    return [replace(pair, shown=pair.path if several else "") for pair in pairs]
+
+
+def _pair_plainly(paths: Sequence[str], by_path: Mapping[str, Reference]) -> list[Pair] | None:
+    if set(paths) == set(by_path):
+        return [Pair(path, by_path[path]) for path in by_path]
+    if len(paths) == len(by_path) == 1:  # a tensor, and a tuple of one
+        return [Pair(paths[0], next(iter(by_path.values())))]
+    return None
+
+
+def _pair_written(paths: Sequence[str], op: Op, by_path: Mapping[str, Reference]) -> list[Pair] | None:
+    """A reference gives what is returned, then what arguments hold afterwards; or these alone, under their names.
+
+    A kernel that returns just what it wrote to is held to it twice.
+    """
+    written = [path for path in paths if path.startswith(WRITTEN)]
+    gradients = [path for path in paths if path.startswith(GRAD)]
+    returned = [path for path in paths if path not in (*written, *gradients)]
+    expected = [path for path in by_path if not path.startswith(GRAD)]
+    pairs = [Pair(path, by_path[path]) for path in gradients if path in by_path]
+    if set(expected) == {path.removeprefix(WRITTEN) for path in written} and not returned:
+        return [*(Pair(path, by_path[path.removeprefix(WRITTEN)]) for path in written), *pairs]
+    if len(expected) == len(returned) + len(written):
+        matched = zip([*returned, *written], expected, strict=True)
+    elif len(expected) == len(returned) == len(written):
+        matched = zip([*returned, *written], [*expected, *expected], strict=True)
+    else:
+        return None
+    return [*(Pair(path, by_path[target]) for path, target in matched), *pairs]
+
+
+def _list(paths: Sequence[str]) -> str:
+    if list(paths) == [""]:
+        return "one tensor"
+    return f"leaves {', '.join(paths)}" if paths else "nothing"
+
+
+def as_tensor(leaf: Any) -> torch.Tensor:
+    """A leaf that may be a plain number, which is one of float64."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf
+    return torch.as_tensor(leaf, dtype=torch.float64 if isinstance(leaf, float) else None)
+
+
+def find_wrong_kind(output: Any, pair: Pair, device: str) -> Outcome | None:
+    """What keeps a leaf from being measured at all."""
+    reference = pair.reference
+    shape = tuple(reference.expected.shape)
+    if isinstance(output, bool | int | float) and not shape:
+        return None
+    if not isinstance(output, torch.Tensor):
+        return pair.tell("no-output", f"returned {type(output).__name__}")
+    if output.is_nested or output.layout is not torch.strided:
+        kind = "nested" if output.is_nested else str(output.layout).removeprefix("torch.")
+        return pair.tell("no-output", f"returned a tensor of layout {kind}")
+    if output.device.type not in ("cpu", device):
+        return pair.tell("no-output", f"returned a tensor on device {output.device.type}")
+    if type(output) not in (torch.Tensor, torch.nn.Parameter):
+        return pair.tell("no-output", f"returned a {type(output).__name__}, a subclass of torch.Tensor")
+    if tuple(output.shape) != shape:
+        return pair.tell("wrong-shape", f"{tuple(output.shape)}, not {shape}")
+    dtype = str(output.dtype).removeprefix("torch.")
+    return None if accepts(reference, dtype) else pair.tell("wrong-dtype", f"{dtype}, not {reference.dtype}")

@@ -1,0 +1,411 @@
+"""Any kernel as it is: nests, dtypes, integers, writes, gradients, modules; and what is refused, and how."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nine_kernels import NINE, NORM, get_inputs, norm, norm_kernel, rand
+
+import gonogo
+from gonogo.cases import copy_guarded, find_guard, make_call, parse_case
+from gonogo.cli import cli
+from gonogo.errors import BadModule, InputError
+from gonogo.execution.judging import RANGES, Judged
+from gonogo.execution.leaves import Pair
+from gonogo.execution.reference import Reference
+from gonogo.schema import Contract
+
+
+def verify(kernel: Callable[..., Any], **told: Any) -> gonogo.Verification:
+    return gonogo.verify(kernel, **{"device": "cpu", "cases": 4, "strict": False} | told)
+
+
+def message(kernel: Callable[..., Any], **told: Any) -> str:
+    """Of the worst failing case."""
+    worst = verify(kernel, **told).worst_case
+    assert worst is not None
+    return worst.verdict.message
+
+
+@pytest.mark.parametrize("name", NINE)
+def test_nine_kernels(name: str) -> None:
+    right, wrong, told = NINE[name]
+    held = verify(right, cases=8, **told)
+    assert held.decision == "go", held
+    assert held.verdicts[0].verdict.limit_from.startswith("universal")
+    failed = verify(wrong, cases=8, **told)
+    assert failed.decision == "no-go", failed
+    assert failed.smallest is not None
+    again = verify(wrong, only=failed.smallest, **told)
+    assert again.decision == "no-go", "a case is replayed by its id"
+
+
+def test_as_they_are() -> None:
+    """Inputs at hand: one case, in their own dtypes and layouts; what they hold is left alone."""
+    x = rand(1, 130, 9).half().T
+    before = x.clone()
+    held = verify(norm_kernel, reference=norm, inputs=(x,))
+    assert [case.case for case in held.verdicts] == ["norm:f16:-:c:drawn:0"]
+    assert gonogo.check(norm_kernel(x), reference=norm, inputs=(x,)).decision == "go"
+    wrong = norm_kernel(x)[0], norm_kernel(x)[1] * 1.01
+    verdict = gonogo.check(wrong, reference=norm, inputs={"x": x})
+    assert (verdict.decision, verdict.leaf) == ("no-go", "1")
+    assert verdict.message.startswith("no-go: leaf 1 reads ")
+
+    def writes(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x.zero_()
+        return norm_kernel(x)
+
+    assert "inputs-changed: x" in message(writes, reference=norm, inputs=(x,))
+    assert torch.equal(x, before)
+
+
+def test_a_copy_has_layout_and_guard() -> None:
+    for made in (rand(1, 8, 6).T, rand(1, 64)[3:50:2], rand(1, 5, 1).expand(5, 4), torch.tensor(3.0)):
+        copy = copy_guarded(made, "cpu")
+        assert copy.stride() == made.stride()
+        assert copy.storage_offset() == made.storage_offset()
+        assert torch.equal(copy, made)
+        guard = find_guard(copy)
+        assert guard is not None
+        assert len(guard.unique()) == 1
+
+
+@dataclass
+class State:
+    y: torch.Tensor
+    steps: int
+
+
+def test_nests() -> None:
+    def reference(pair: tuple[torch.Tensor, float], *, cache: dict[str, torch.Tensor]) -> Any:
+        x, factor = pair
+        return {"sum": (x * factor + cache["k"],), "state": State(x * x, 3), "none": None}
+
+    def kernel(pair: tuple[torch.Tensor, float], *, cache: dict[str, torch.Tensor]) -> Any:
+        x, factor = pair
+        wide = x.double()
+        made = (wide * factor + cache["k"].double()).to(x.dtype), (wide * wide).to(x.dtype)
+        return {"state": State(made[1], 3), "sum": [made[0]], "none": None}
+
+    def draw(seed: int, dtype: torch.dtype) -> Any:
+        return {"pair": (rand(seed, 7).to(dtype), 0.3), "cache": {"k": rand(seed + 1, 7).to(dtype)}}
+
+    assert verify(kernel, reference=reference, inputs=draw).decision == "go"
+
+    def wrong(pair: Any, *, cache: Any) -> Any:
+        made = kernel(pair, cache=cache)
+        return made | {"state": State(made["state"].y, 4)}
+
+    assert message(wrong, reference=reference, inputs=draw).startswith("no-go: unequal: leaf state.steps: ")
+
+    def lacks(pair: Any, *, cache: Any) -> Any:
+        return {"sum": kernel(pair, cache=cache)["sum"]}
+
+    told = "gives leaves sum.0; the reference gives leaves sum.0, state.y, state.steps"
+    assert told in message(lacks, reference=reference, inputs=draw)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(RANGES)), st.fractions(-300, 300), st.integers(-300, 300), st.booleans())
+def test_an_integer_is_a_format(dtype: str, expected: Fraction, code: int, near: bool) -> None:
+    """Distance to the rounding cell of a code, saturation included, against exact arithmetic."""
+    low, high = RANGES[dtype]
+    code = min(max(round(expected) + code % 3 - 1 if near else code, low), high)
+    exact = Fraction(float(expected))
+    distance = max(Fraction(0), abs(exact - code) - Fraction(1, 2))
+    if (code == low and exact < low) or (code == high and exact > high):
+        distance = Fraction(0)
+    one = torch.tensor([float(expected)], dtype=torch.float64)
+    stored = {"int4": torch.int8, "uint4": torch.uint8}.get(dtype) or getattr(torch, dtype)
+    reference = Reference(one, torch.ones_like(one), Contract(), lambda: torch.ones_like(one), dtype=dtype)
+    judged = Judged(Pair("", reference), torch.tensor([code], dtype=stored))
+    assert Fraction(float(judged.find_distance())) == pytest.approx(distance, abs=1e-12)
+
+
+def test_codes() -> None:
+    def draw(seed: int) -> tuple[torch.Tensor]:
+        return (20 * rand(seed, 40),)
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return x * 10
+
+    def round_to(low: int, high: int, dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda x: (x * 10).round().clamp(low, high).to(dtype)
+
+    for low, high, dtype, told in (
+        (-128, 127, torch.int8, None), (0, 255, torch.uint8, None), (-8, 7, torch.int8, "int4"),
+        (0, 15, torch.uint8, "uint4"), (-(2**31), 2**31 - 1, torch.int32, None),
+    ):  # fmt: skip
+        assert verify(round_to(low, high, dtype), reference=reference, inputs=draw, outputs=told).decision == "go"
+    assert verify(round_to(-8, 7, torch.int8), reference=reference, inputs=draw).decision == "no-go"
+    saturated = verify(
+        lambda x: (x * 10).clamp(-448, 448).to(torch.float8_e4m3fn), reference=reference, inputs=draw
+    )
+    assert saturated.decision == "go"
+    wrong = verify(lambda x: (x * 10.9).clamp(-448, 448).to(torch.float8_e4m3fn), reference=reference, inputs=draw)
+    assert wrong.decision == "no-go"
+
+
+def test_integers_are_equal_but_where_the_reference_is_in_doubt() -> None:
+    def draw(seed: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+        x = rand(seed, 50, 16).to(dtype)
+        return x, torch.cat([x[:, :8], x[:, :8]], 1)  # columns that are equal in pairs
+
+    def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x.mT @ y).argmax(-1)
+
+    def kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        flipped = (x.double().mT @ y.double()).flip(-1)
+        return 15 - flipped.argmax(-1)  # of two equal sums the last
+
+    assert verify(kernel, reference=reference, inputs=draw).decision == "go"
+    off = verify(lambda x, y: (kernel(x, y) + 1) % 16, reference=reference, inputs=draw)
+    assert off.decision == "no-go"
+
+    def codes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x / y.abs().amax()).mul(100).round().to(torch.int8)
+
+    def near(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x.float() * (1 / y.float().abs().amax())).mul(100).round().to(torch.int8)
+
+    assert verify(near, reference=codes, inputs=draw).decision == "go"
+    assert verify(lambda x, y: near(x, y) + 1, reference=codes, inputs=draw).decision == "no-go"
+
+
+def test_outputs_that_are_handed_over() -> None:
+    def whole(x: torch.Tensor, y: torch.Tensor, rstd: torch.Tensor) -> None:
+        for out, made in zip((y, rstd), norm_kernel(x), strict=True):
+            out.copy_(made)
+
+    def but_one(x: torch.Tensor, y: torch.Tensor, rstd: torch.Tensor) -> None:
+        made = norm_kernel(x)
+        y.copy_(made[0])
+        rstd[1:].copy_(made[1][1:])
+
+    assert verify(whole, outputs="last", **NORM).decision == "go"
+    assert message(but_one, outputs="last", **NORM) == "no-go: unwritten: leaf 1: 1 of 9 elements"
+
+    def signs(x: torch.Tensor, *, out: torch.Tensor) -> None:
+        out[:-1].copy_((x > 0)[:-1])
+
+    told = message(signs, reference=lambda x: x > 0, inputs=NORM["inputs"], outputs="out")
+    assert told == "no-go: unwritten: 130 of 1170 elements"
+
+
+def test_gradients() -> None:
+    x, w = rand(1, 9, 13), rand(2, 13)
+
+    def reference(x: torch.Tensor, w: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x * w) * at
+
+    told: dict[str, Any] = {"reference": reference, "inputs": (x, w, torch.arange(13))}
+    assert verify(reference, grads=True, **told).decision == "go"
+    held = verify(reference, grads=("w",), **told)
+    assert [leaf.path for leaf in held.verdicts[0].record.leaves] == ["", "grad.w"]
+
+    def stops(x: torch.Tensor, w: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x * w.detach()) * at
+
+    assert "leaf grad.w reads" in message(stops, grads=True, **told)
+    for names, problem in (
+        (("at",), "grads: at is not floating point, and has no gradient"),
+        (("v",), "grads: 'v' is none of the arguments; they are x, w, at"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            verify(reference, grads=names, **told)
+
+
+def test_modules() -> None:
+    class Batch(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(64)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.norm(x)
+            return made
+
+    reference, kernel = Batch().eval(), Batch().eval()
+    reference.norm.running_mean.copy_(rand(1, 64))
+    assert verify(kernel, reference=reference, inputs=get_inputs).decision == "go"
+    assert not torch.equal(kernel.norm.running_mean, reference.norm.running_mean), "the user's own is left alone"
+    held = verify(kernel, reference=reference, inputs=get_inputs, grads=True)
+    assert held.decision == "go"
+    with pytest.raises(BadModule, match="the kernel has weight, bias, which the reference has not; of its norm"):
+        verify(torch.nn.Linear(64, 3), reference=reference, inputs=get_inputs)
+    with pytest.raises(BadModule, match=re.escape("weight is (2, 64) in the kernel and (3, 64) in the reference")):
+        verify(torch.nn.Linear(64, 2), reference=torch.nn.Linear(64, 3), inputs=get_inputs)
+
+
+def test_axes() -> None:
+    """Fillings, own dtypes, derived axes and restricted layouts, as they come to the kernel."""
+    seen: list[dict[str, Any]] = []
+
+    def reference(x: Any, w: Any, mask: Any, at: Any, scale: Any, p: Any, eps: float, mode: str) -> torch.Tensor:
+        return torch.where(mask, (x * scale + eps) @ w, p)[:, at]
+
+    def kernel(*args: Any) -> torch.Tensor:
+        seen.append(dict(zip(["x", "w", "mask", "at", "scale", "p", "eps", "mode"], args, strict=True)))
+        return reference(*(one.double() if torch.is_tensor(one) and one.is_floating_point() else one
+                           for one in args)).to(torch.float32)  # fmt: skip
+
+    op = gonogo.Op(
+        "masked",
+        reference=reference,
+        inputs={
+            "x": "rows D",
+            "w": gonogo.Arg("D cols", dtype="float32", layouts=("transposed",)),
+            "mask": gonogo.Arg("rows cols", dtype="bool"),
+            "at": gonogo.Arg("picked", below="cols"),
+            "scale": gonogo.Arg("", fill="positive", dtype=torch.float64),
+            "p": gonogo.Arg("rows cols", fill="probability"),
+            "eps": 1e-3,
+            "mode": gonogo.Arg("rows", dtype="int32", low=1, high="cols"),
+        },
+        sizes={"rows": (3, 8), "P": (2, 5), "D": "2*P + 1", "cols": (4, 9), "picked": (1, 6)},
+        outputs="float32",
+    )
+    held = gonogo.verify(kernel, op, device="cpu", cases=8)
+    assert held.decision == "go"
+    for one in seen:
+        sizes = {name: value.shape for name, value in one.items() if torch.is_tensor(value)}
+        assert sizes["x"][1] == sizes["w"][0]
+        assert sizes["x"][1] % 2 == 1
+        assert one["w"].dtype == torch.float32
+        assert min(one["w"].shape) < 2 or one["w"].stride(0) == 1
+        assert one["mask"].dtype == torch.bool
+        assert 0 <= int(one["at"].min()) <= int(one["at"].max()) < sizes["w"][1]
+        assert one["scale"].dtype == torch.float64
+        assert bool(one["scale"] > 0)
+        assert 0 <= float(one["p"].min()) <= float(one["p"].max()) <= 1
+        assert one["eps"] == 1e-3
+        assert 1 <= int(one["mode"].min()) <= int(one["mode"].max()) <= sizes["w"][1]
+    case = held.verdicts[3].case
+    first, again = (dict(make_call(parse_case(case, op), "cpu", op).tensors) for _ in range(2))
+    assert all(torch.equal(first[path], again[path]) for path in first)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "draws nothing": ({"inputs": lambda seed, dtype: None}, "inputs: NoneType is no set of arguments"),
+    "draws otherwise": (
+        {"inputs": lambda seed, dtype: (torch.empty(3).uniform_(generator=FREE),)}, "draws other values of x when"
+    ),
+    "raises": ({"inputs": lambda seed, dtype: 1 / 0}, r"<lambda>\(0, torch.float16\) raised ZeroDivisionError"),
+    "too many": ({"inputs": lambda seed, dtype: (rand(1, 3), rand(2, 3))}, "the reference norm does not take them"),
+    "unknown name": ({"inputs": {"y": rand(1, 3)}}, "the reference norm does not take them: missing a required"),
+    "complex": ({"inputs": (torch.ones(3, dtype=torch.complex64),)}, "argument x is of dtype complex64"),
+    "sparse": ({"inputs": (torch.eye(3).to_sparse(),)}, "argument x is a tensor of layout sparse_coo"),
+    "meta": ({"inputs": (torch.empty(3, device="meta"),)}, "argument x is a tensor on device meta"),
+    "mutates": ({"inputs": (rand(1, 3),), "mutates": "z"}, "mutates: 'z' is none of the arguments; they are x"),
+    "grads": ({"inputs": (rand(1, 3),), "grads": ("xx",)}, "grads: 'xx' is none of the arguments"),
+    "outputs": ({"inputs": (rand(1, 3),), "outputs": (3,)}, "outputs 0 is 3; give a dtype, gonogo.Index"),
+    "no inputs": ({}, "no inputs; give arguments, a generator"),
+}  # fmt: skip
+FREE = torch.Generator()
+
+
+@pytest.mark.parametrize("mistake", BAD)
+def test_mistakes(mistake: str) -> None:
+    told, problem = BAD[mistake]
+    with pytest.raises(InputError, match=problem) as caught:
+        verify(norm_kernel, reference=norm, **told)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_that_takes_other_arguments() -> None:
+    with pytest.raises(InputError, match="kernel <lambda> does not take the inputs: too many positional"):
+        verify(lambda: None, reference=norm, inputs=(rand(1, 3),))
+    with pytest.raises(InputError, match=r"inputs= goes with reference=; of an op, say it in gonogo\.Op"):
+        verify(norm_kernel, op="softmax", inputs=(rand(1, 3),))
+    with pytest.raises(InputError, match="verify needs an op, or reference= and inputs="):
+        verify(norm_kernel)
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (lambda x: x.to_sparse(), "no-output: returned a tensor of layout sparse_coo"),
+        (lambda x: torch.empty_like(x, device="meta"), "no-output: returned a tensor on device meta"),
+        (lambda x: x.as_subclass(type("Lazy", (torch.Tensor,), {})), "returned a Lazy, a subclass of torch.Tensor"),
+        (lambda x: "text", "no-output: returned str"),
+        (lambda x: x.double(), "wrong-dtype: float64, not float32"),
+        (lambda x: x[1:], "wrong-shape: (2,), not (3,)"),
+    ],
+)
+def test_outputs_that_cannot_be_measured(made: Callable[[torch.Tensor], Any], told: str) -> None:
+    assert told in message(made, reference=lambda x: x * 1, inputs=(rand(1, 3),))
+
+
+def test_float64_is_held_to_float64() -> None:
+    x = rand(1, 9, 300).double()
+    told: dict[str, Any] = {"reference": lambda x: torch.softmax(x, -1), "inputs": (x,)}
+    assert verify(lambda x: torch.softmax(x, -1), **told).contract == "float64"
+    assert verify(lambda x: torch.softmax(x.float(), -1).double(), **told).decision == "no-go"
+
+
+def test_a_leaf_of_which_nothing_is_known_is_told() -> None:
+    """The second leaf is 0 but for rounding: no kernel can be wrong there."""
+
+    def reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * 2, (x.exp() * 1e4).sum(-1) - (x.exp() * 1e4).sum(-1)
+
+    held = verify(lambda x: (x * 2, x.sum(-1) * 1e-9), reference=reference, inputs=(rand(1, 5, 40),))
+    assert held.decision in ("go", "no-go")
+    assert math.isfinite(held.verdicts[0].record.bound or 0.0)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "ops.py").write_text(
+        "import torch, gonogo\n"
+        "def norm(x):\n    r = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)\n    return x * r, r\n"
+        "def draw(seed, dtype):\n"
+        "    return torch.randn(9, 40, generator=torch.Generator().manual_seed(seed)).to(dtype),\n"
+        "SIZES = {'rows': (1, 7), 'cols': (9, 64)}\n"
+        "NORM = gonogo.Op('rms', reference=norm, inputs={'x': 'rows cols'}, sizes=SIZES)\n"
+    )
+    (tmp_path / "kernel.py").write_text(
+        "import torch\n"
+        "def right(x):\n    f = x.float()\n    r = torch.rsqrt((f * f).mean(-1, keepdim=True) + 1e-6)\n"
+        "    return (f * r).to(x.dtype), r.to(x.dtype)\n"
+        "def wrong(x):\n    y, r = right(x)\n    return y, r * 1.02\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["NORM", "norm"])
+def test_a_file_and_an_op_of_ones_own(files: Path, name: str) -> None:
+    words = ["--op-file", f"{files / 'ops.py'}:{name}", "--cases", "3", "--dtypes", "float32", "--device", "cpu"]
+    held = CliRunner().invoke(cli, ["check", f"{files / 'kernel.py'}:right", *words], catch_exceptions=False)
+    assert held.exit_code == 0, held.output
+    failed = CliRunner().invoke(cli, ["check", f"{files / 'kernel.py'}:wrong", *words], catch_exceptions=False)
+    assert failed.exit_code == 1
+    assert "leaf 1 reads" in failed.output
+    replay = next(line for line in failed.output.splitlines() if "replay" in line)
+    again = CliRunner().invoke(cli, replay.split()[2:], catch_exceptions=False)
+    assert again.exit_code == 1
+    assert "1 of 1 cases failed" in again.output
+
+
+def test_files_without_an_op(files: Path) -> None:
+    for words, told in (
+        ([], "name the op that it implements: --op OP, or one of your own by --op-file"),
+        (["--op-file", f"{files / 'ops.py'}:NORMS"], "has no 'NORMS'. Did you mean NORM"),
+        (["--op-file", f"{files / 'no.py'}"], "there is no file"),
+        (["--op-file", f"{files / 'kernel.py'}"], "has no gonogo.Op and no function 'reference'"),
+    ):
+        done = CliRunner().invoke(cli, ["check", f"{files / 'kernel.py'}:right", *words])
+        assert done.exit_code != 0
+        assert told in str(done.exception) + done.output
