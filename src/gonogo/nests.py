@@ -7,20 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any
+
+
+@cache
+def _classify(kind: Any) -> str:
+    """What a type is to a nest: `mapping`, `named`, `sequence`, `dataclass`, or a `leaf`."""
+    if issubclass(kind, Mapping):
+        return "mapping"
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return "named"
+    if issubclass(kind, (tuple, list)):
+        return "sequence"
+    return "dataclass" if is_dataclass(kind) else "leaf"
 
 
 def list_parts(nest: Any) -> list[tuple[str, Any]] | None:
     """What a nest is made of, by name; None for a leaf."""
-    if isinstance(nest, Mapping):
+    kind: str = _classify(type(nest))  # type: ignore[arg-type]
+    if kind == "leaf":
+        return None
+    if kind == "mapping":
         return [(str(key), part) for key, part in nest.items()]
-    if isinstance(nest, tuple) and hasattr(nest, "_fields"):
-        return list(zip(nest._fields, nest, strict=True))
-    if isinstance(nest, (tuple, list)):
+    if kind == "sequence":
         return [(str(place), part) for place, part in enumerate(nest)]
-    if is_dataclass(nest) and not isinstance(nest, type):
-        return [(one.name, getattr(nest, one.name)) for one in fields(nest)]
-    return None
+    names = nest._fields if kind == "named" else [one.name for one in fields(nest)]
+    return [(name, getattr(nest, name)) for name in names]
 
 
 def list_leaves(nest: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -39,13 +52,11 @@ def map_leaves(function: Callable[[str, Any], Any], nest: Any, path: str = "") -
     if parts is None:
         return function(path, nest)
     made = [map_leaves(function, part, f"{path}.{name}" if path else name) for name, part in parts]
-    if isinstance(nest, Mapping):
+    kind: str = _classify(type(nest))  # type: ignore[arg-type]
+    if kind == "mapping":
         return dict(zip(nest, made, strict=True))
-    if isinstance(nest, tuple) and hasattr(nest, "_fields"):
+    if kind == "named":
         return type(nest)(*made)
-    if isinstance(nest, tuple):
-        return type(nest)(made) if type(nest) is not tuple else tuple(made)
-    if isinstance(nest, list):
-        return made
-    names = [name for name, _ in parts]
-    return replace(nest, **dict(zip(names, made, strict=True)))
+    if kind == "sequence":
+        return made if type(nest) is list else tuple(made) if type(nest) is tuple else type(nest)(made)
+    return replace(nest, **dict(zip((name for name, _ in parts), made, strict=True)))

@@ -303,6 +303,14 @@ class Record(Measured):
     set_up: bool = True
     """Whether the case could be set up; where not, no kernel has run."""
 
+    def take(self, measured: Measured, outcome: Outcome, time_us: float) -> Record:
+        """The same with what an output reads, and what became of it."""
+        readings = {name: getattr(measured, name) for name in READ}
+        return replace(
+            self, **readings, outcome=outcome.word, detail=outcome.detail, unjudged=outcome.unjudged,
+            time_us=time_us,
+        )  # fmt: skip
+
     def to_dict(self) -> dict[str, Any]:
         """By column, what there is: nothing of what is None; `policy_…` for each policy."""
         plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in NESTED}
@@ -316,5 +324,7 @@ def policy_column(name: str) -> str:
     return f"policy_{name}"
 
 
+READ = tuple(one.name for one in fields(Measured) if one.name not in ("outcome", "detail", "unjudged"))
+"""Fields that hold what an output reads."""
 NESTED = ("stats", "policies", "worst", "leaves", "set_up")
 """Fields of a record that are no column, or several."""

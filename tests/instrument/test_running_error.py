@@ -31,7 +31,7 @@ from gonogo.instrument.running_error.mode import RunningErrorMode  # noqa: E402
 from gonogo.instrument.running_error.rules import PASSIVE, RULES  # noqa: E402
 from gonogo.instrument.running_error.rules.smooth import SLOPES  # noqa: E402
 from gonogo.ops import get_op  # noqa: E402
-from gonogo.schema import Contract, Measured  # noqa: E402
+from gonogo.schema import Contract  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location("analytic_scale", Path(__file__).with_name("analytic_scale.py"))
 assert _spec is not None
@@ -1205,7 +1205,7 @@ def test_float16_arithmetic_stays_within_its_scale(x):
     reference = make_reference(
         get_op("rmsnorm"), Call((torch.from_numpy(x),), {}, ("x",)), HALF, x.shape, "float16"
     )
-    measured = read_bounds(Measured(), torch.from_numpy(output), reference)
+    measured = read_bounds(torch.from_numpy(output), reference)
     assert measured.deterministic <= 1
     assert reference.unjudged is None or np.square(x.astype(float)).sum() >= 65520 / (1 + 10 * 2.0**-11)
 

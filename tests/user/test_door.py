@@ -213,7 +213,7 @@ def test_gradients() -> None:
     told: dict[str, Any] = {"reference": reference, "inputs": (x, w, torch.arange(13))}
     assert verify(reference, grads=True, **told).decision == "go"
     held = verify(reference, grads=("w",), **told)
-    assert [leaf.path for leaf in held.verdicts[0].record.leaves] == ["", "grad.w"]
+    assert [leaf.path for leaf in held.verdicts[0].record.leaves] == ["output", "grad.w"]
 
     def stops(x: torch.Tensor, w: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x * w.detach()) * at
@@ -311,6 +311,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "mutates": ({"inputs": (rand(1, 3),), "mutates": "z"}, "mutates: 'z' is none of the arguments; they are x"),
     "grads": ({"inputs": (rand(1, 3),), "grads": ("xx",)}, "grads: 'xx' is none of the arguments"),
     "outputs": ({"inputs": (rand(1, 3),), "outputs": (3,)}, "outputs 0 is 3; give a dtype, gonogo.Index"),
+    "no names": ({"inputs": (rand(1, 3),), "mutates": 3}, r"mutates is 3; give names, as in mutates=\('q', 'k'\)"),
+    "both": ({"inputs": (rand(1, 3),), "mutates": "x", "grads": True}, "x is in mutates and in grads"),
+    "no such output": ({"inputs": (rand(1, 3),), "outputs": "lats"}, "outputs='lats' is no dtype, and kernel"),
+    "no such leaf": ({"inputs": (rand(1, 3),), "outputs": {"y": "int8"}}, "'y' is no leaf of what the reference"),
+    "no such index": (
+        {"inputs": (rand(1, 3),), "outputs": (gonogo.Index(of="y"), None)}, "names no leaf and none of the arg"
+    ),
+    "whole gradients": ({"inputs": (torch.arange(3),), "grads": True}, "grads: no argument is floating point"),
     "no inputs": ({}, "no inputs; give arguments, a generator"),
 }  # fmt: skip
 FREE = torch.Generator()
@@ -346,6 +354,94 @@ def test_a_kernel_that_takes_other_arguments() -> None:
 )
 def test_outputs_that_cannot_be_measured(made: Callable[[torch.Tensor], Any], told: str) -> None:
     assert told in message(made, reference=lambda x: x * 1, inputs=(rand(1, 3),))
+
+
+def add_(x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return x.copy_(x.float() + b.float())
+
+
+def twice_and_sum_(x: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    twice = (x.float() * 2).to(x.dtype)
+    return twice, add_(x, b)
+
+
+def draw_pair(seed: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    return rand(seed, 5, 7).to(dtype), rand(seed + 1, 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reference", "mutates"),
+    [
+        (add_, lambda x, b: x + b, "x"),
+        (lambda x, b: (add_(x, b)[:],), lambda x, b: x + b, "x"),
+        (lambda x, b: (add_(x, b), None)[1], lambda x, b: x + b, "x"),
+        (twice_and_sum_, lambda x, b: (x * 2, x + b), "x"),
+        (lambda x, b: (add_(x, b), b.mul_(2))[0], lambda x, b: (x + b, b * 2), ("x", "b")),
+        (lambda x, b: {"sum": twice_and_sum_(x, b)[0]}, lambda x, b: {"sum": x * 2, "x": x + b}, "x"),
+    ],
+)
+def test_what_is_written_may_be_returned_too(kernel: Any, reference: Any, mutates: Any) -> None:
+    """In the dtype that the argument has, whatever it is promoted to."""
+    told: dict[str, Any] = {"reference": reference, "inputs": draw_pair, "mutates": mutates}
+    held = verify(kernel, **told)
+    assert held.decision == "go", held
+    assert verify(lambda x, b: kernel(x, b * 1.01), **told).decision == "no-go"
+
+
+def test_whole_numbers_are_added_without_rounding() -> None:
+    def reference(x: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
+        return (torch.round(x / 0.25) * 2 + zero - 3).clamp(0, 255).to(torch.uint8)
+
+    def draw(seed: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        return (10 * rand(seed, 300)).to(dtype), torch.tensor(103.0)
+
+    def kernel(x: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
+        return (torch.round(x.float() * 4) * 2 + zero - 3).clamp(0, 255).to(torch.uint8)
+
+    assert verify(kernel, reference=reference, inputs=draw).decision == "go"
+    for off in (1, -1):
+        wrong = verify(lambda x, zero, off=off: kernel(x, zero + off), reference=reference, inputs=draw)
+        assert wrong.decision == "no-go"
+
+
+def test_a_cast_at_the_end_is_the_output_s_own() -> None:
+    told: dict[str, Any] = {"reference": lambda x: (x * 1.5).to(torch.bfloat16), "inputs": NORM["inputs"]}
+    held = verify(lambda x: (x.double() * 1.5).to(torch.bfloat16), **told)
+    assert (held.decision, held.notes) == ("go", ())
+    twice = verify(lambda x: (x.double() * 1.5).to(torch.float8_e4m3fn).to(torch.bfloat16), **told)
+    assert twice.decision == "no-go"
+    assert "wrong-dtype: float16, not bfloat16" in message(lambda x: (x * 1.5).half(), **told)
+
+
+def test_a_module_keeps_its_parameters() -> None:
+    class Spoils(torch.nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  torch's own name for it
+            made = super().forward(input)
+            self.weight.data.mul_(1.5)
+            return made
+
+    told = message(Spoils(64, 3), reference=torch.nn.Linear(64, 3), inputs=get_inputs)
+    assert told == "no-go: inputs-changed: weight"
+
+
+def test_outputs_are_declared_by_place_or_name() -> None:
+    @dataclass
+    class Sorted:
+        values: Any
+        order: Any
+
+    def reference(x: torch.Tensor) -> Sorted:
+        return Sorted(*torch.sort(x, descending=True))
+
+    def kernel(x: torch.Tensor) -> Sorted:
+        order = x.shape[-1] - 1 - torch.argsort(-x.flip(-1), dim=-1, stable=True)  # of equal ones the last
+        return Sorted(x.gather(-1, order), order)
+
+    index = gonogo.Index(of="x", unique=True)
+    for outputs in ((None, index), {"order": index}, Sorted(None, index)):
+        told: dict[str, Any] = {"reference": reference, "inputs": NINE["top-k"][2]["inputs"], "outputs": outputs}
+        assert verify(kernel, **told).decision == "go", outputs
+    assert verify(kernel, **told | {"outputs": None}).decision == "no-go"
 
 
 def test_float64_is_held_to_float64() -> None:

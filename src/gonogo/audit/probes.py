@@ -10,7 +10,7 @@ from gonogo.audit.finding import ROUNDED, Audit
 from gonogo.audit.tolerance import Tolerance
 from gonogo.formats import get_format
 from gonogo.policies import Twin
-from gonogo.schema import Contract, Measured
+from gonogo.schema import Contract
 from gonogo.verdict.judge import judge
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _is_wrong(audit: Audit, bench: Bench, output: torch.Tensor) -> bool:
     """Whether gonogo says no-go: a constant may be right, and the input may be its own ReLU."""
     from gonogo.execution.measurement import read_bounds
 
-    measured = read_bounds(Measured(), output, bench.reference(Contract()))
+    measured = read_bounds(output, bench.reference(Contract()))
     limit = 1.0 if audit.limit is None else audit.limit
     return judge("ok", measured.bound, limit, deterministic=measured.deterministic).decision == "no-go"
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class Call:
         """All arguments."""
         return {**dict(zip(self.names, self.args, strict=True)), **self.kwargs}
 
-    @property
+    @cached_property
     def tensors(self) -> list[tuple[str, torch.Tensor]]:
         """Path and tensor of all tensors among them."""
         import torch

@@ -13,11 +13,12 @@ from gonogo.cases import parse_case
 from gonogo.cli._completion import DEVICES, complete_device, complete_kernel
 from gonogo.cli._parse import need_backend, show_examples
 from gonogo.cli._tables import make_console, print_json
+from gonogo.errors import InputError
 from gonogo.ops import add_folder
 from gonogo.words import find_op, find_words
 
 if TYPE_CHECKING:
-    from gonogo.schema import Element, Record
+    from gonogo.schema import Record
 
 READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "signal")
 
@@ -42,24 +43,26 @@ def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Pat
     op = find_op(case.op)
     find_words(f"kernel of {op.name}", kernel, [known.name for known in op.kernels])
     find_words("device", device, DEVICES)
+    dtypes = op.kernel(kernel).dtypes
+    if case.dtype not in dtypes:
+        raise InputError(f"kernel {kernel} takes {', '.join(dtypes)}, and the case is {case.dtype}")
     with need_backend("gonogo show"):  # what takes seconds to import comes behind what may be mistyped
-        from gonogo.execution.bench import Job, prepare
-        from gonogo.execution.execute import find_worst, run_kernel
         from gonogo.execution.precision import configure_torch
         from gonogo.runners.device import find_device, set_switches
-    place = find_device(device)
-    set_switches(place)
+        from gonogo.runners.in_process import InProcess
+    where = find_device(device)
+    set_switches(where)
     configure_torch()
-    bench = prepare(Job(0, case, "replay", op, (op.kernel(kernel),), place))
-    record = run_kernel(bench, op.kernel(kernel))
-    elements = find_worst(bench, op.kernel(kernel), worst)
+    ((record,),) = InProcess(op, where).run([(case, "replay")], [op.kernel(kernel)], worst=worst)
     if as_json:
-        print_json({"schema": 1, "record": record.to_dict(), "worst": [asdict(one) for one in elements]})
+        print_json(
+            {"schema": 1, "record": record.to_dict(), "worst": [asdict(element) for element in record.worst]}
+        )
         return
-    _print(record, elements)
+    _print(record)
 
 
-def _print(record: Record, elements: list[Element]) -> None:
+def _print(record: Record) -> None:
     # Not by rich: ids and what a kernel said may look like its markup or its emoji.
     detail = f": {record.detail}" if record.detail else ""
     click.echo(f"{record.case}  {record.kernel} ({record.role}, contract {record.contract})")
@@ -71,7 +74,7 @@ def _print(record: Record, elements: list[Element]) -> None:
     table = Table(title="worst elements in the bound gauge")
     for column in ("index", "expected", "actual", "ULPs apart", "reading"):
         table.add_column(column, justify="right", overflow="fold")
-    for element in elements:
+    for element in record.worst:
         table.add_row(
             str(element.index), repr(element.expected), repr(element.actual), str(element.ulp),
             f"{element.bound:.4g}",

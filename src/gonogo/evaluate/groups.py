@@ -21,6 +21,7 @@ import numpy.typing as npt
 from gonogo.cases import NON_FINITE
 from gonogo.evaluate.beside_controls import EVIDENT, GROSS, can_compare, compare_with_controls
 from gonogo.limits import DTYPE_FREE, EVERY_OP
+from gonogo.limits.calibrating import may_calibrate
 from gonogo.limits.rules import Rule
 from gonogo.records import MEASURED, Columns
 
@@ -141,7 +142,8 @@ class Rows:
     @cached_property
     def calibrating(self) -> Mask:
         """Control rows that limits are made from."""
-        return self.controls & self.sound
+        control = self.columns.equals("role", "control")
+        return may_calibrate(control, self.sound, self.finite, self.columns.readings["absolute"])
 
     @cached_property
     def faulty(self) -> Mask:

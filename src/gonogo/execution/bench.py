@@ -58,6 +58,10 @@ class Bench:
     judged: dict[str, list[Judged]] = field(default_factory=dict)
     """Of the same kernels, the leaves as they are judged."""
     twins: dict[str, Twin | None] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Of the last call: leaves that stand in the memory of an argument that was to be written, and its leaf."""
+    changed: list[str] = field(default_factory=list)
+    """Parameters of a module that the last call has changed."""
     strays: int = 0
     """Elements that the last kernel wrote outside of what it had allocated."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -66,12 +66,21 @@ def _call(function: Callable[..., Any], kernel: Kernel, bench: Bench, number: in
         _synchronize(bench)
         elapsed = time.perf_counter() - started
     bench.strays += memory.count_strays()
-    restore_state(function, op)
-    written = _take_written(bench) if op.mutates else {}
-    if op.out:
-        return {**outs, **written}, elapsed
+    bench.changed = restore_state(function, op)
     given = {path: _to_tensor(leaf) for path, leaf in returned.items() if leaf is not None or not op.is_nest}
-    return {**given, **written}, elapsed
+    given = outs if op.out else given
+    if not op.mutates:
+        return given, elapsed
+    targets = _find_written(bench)
+    bench.aliases = {
+        path: f"{WRITTEN}{target}"
+        for path, leaf in given.items()
+        for target, x in targets
+        if shares_memory(leaf, x)
+    }
+    # Copied before the arguments are restored, which is the same memory.
+    given = {path: _copy(leaf) if path in bench.aliases else leaf for path, leaf in given.items()}
+    return {**given, **_take_written(bench, targets)}, elapsed
 
 
 def _allocate(kernel: Kernel, bench: Bench, number: int) -> dict[str, torch.Tensor]:
@@ -88,18 +97,35 @@ def _allocate(kernel: Kernel, bench: Bench, number: int) -> dict[str, torch.Tens
     return outs
 
 
-def _take_written(bench: Bench) -> dict[str, torch.Tensor]:
-    """What the arguments hold that a kernel writes to; they are restored at once."""
-    before, known = dict(bench.pristine.tensors), bench.call.tensors
-    written = {}
+def _find_written(bench: Bench) -> list[tuple[str, torch.Tensor]]:
+    """The tensors of the arguments that a kernel writes to, by path."""
+    targets = []
     for name in bench.op.mutates:
-        paths = [(path, x) for path, x in known if path == name or path.startswith(f"{name}.")]
+        paths = [(path, x) for path, x in bench.call.tensors if path == name or path.startswith(f"{name}.")]
         if not paths:
-            raise BadArguments(f"mutates: {name!r} is none of the arguments {', '.join(path for path, _ in known)}")
-        for path, x in paths:
-            written[f"{WRITTEN}{path}"] = x.detach().clone()
-            x.copy_(before[path])
+            known = ", ".join(path for path, _ in bench.call.tensors)
+            raise BadArguments(f"mutates: {name!r} is none of the arguments {known}")
+        targets += paths
+    return targets
+
+
+def _take_written(bench: Bench, targets: Sequence[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """What they hold; they are restored at once."""
+    before = dict(bench.pristine.tensors)
+    written = {}
+    for path, x in targets:
+        written[f"{WRITTEN}{path}"] = x.detach().clone()
+        x.copy_(before[path])
     return written
+
+
+def shares_memory(output: Any, given: torch.Tensor) -> bool:
+    """Whether an output stands in the memory of an argument."""
+    if not isinstance(output, torch.Tensor) or output.layout is not torch.strided or output.numel() == 0:
+        return False
+    if output.device.type == "meta":
+        return False
+    return output.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
 
 
 def _synchronize(bench: Bench) -> None:

@@ -77,13 +77,14 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
 
 def _measure(bench: Bench, kernel: Kernel, record: Record, first: Leaves, again: Leaves, time_us: float) -> Record:
     """The record of a kernel that has run, with whatever can be read of its output."""
-    measured, (outcome, pairs) = replace(record, time_us=time_us), find_fault(first, again, kernel, bench)
+    outcome, pairs = find_fault(first, again, kernel, bench)
     if outcome.word not in MEASURED:
-        return measured.end(outcome)
+        return replace(record, time_us=time_us).end(outcome)
     leaves = judge_leaves(pairs, first, dict(bench.pristine.tensors))
     outputs = bench.outputs[kernel.name] = {leaf.pair.path: leaf.output for leaf in leaves}
     bench.judged[kernel.name] = leaves
-    measured = read_leaves(measured, leaves, bench.job.settled)
+    settled = settle_leaves(leaves) if outcome.word == "ok" else outcome
+    measured = record.take(read_leaves(leaves, bench.job.settled), settled, time_us)
     if not bench.job.bounds_only and not bench.op.is_nest:
         (output,) = outputs.values()
         inputs = [x for _, x in bench.pristine.tensors]
@@ -92,10 +93,7 @@ def _measure(bench: Bench, kernel: Kernel, record: Record, first: Leaves, again:
             kernel.current.get(bench.job.case.dtype), inputs, find_twin(bench, kernel),
         )  # fmt: skip
         measured = _compare(measured, bench, kernel, output)
-    if outcome.word != "ok":
-        return measured.end(outcome)
-    outcome = settle_leaves(leaves)
-    return (record if outcome.word == "refused" else measured).end(outcome)  # a reading of nothing is none
+    return record.end(settled) if settled.word == "refused" else measured  # a reading of nothing is none
 
 
 def describe(job: Job, kernel: Kernel) -> Record:

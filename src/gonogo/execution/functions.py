@@ -13,6 +13,7 @@ import torch
 from gonogo.cases import Call
 from gonogo.cases.values import Stream
 from gonogo.errors import BadArguments, BadModule
+from gonogo.formats import get_format
 from gonogo.nests import list_leaves
 from gonogo.ops import Op
 
@@ -53,13 +54,14 @@ class Function:
             held = {path: primals.get(path, x) for path, x in state.items()}
             leaves = dict(list_leaves(self.forward(held, chosen.args, chosen.kwargs)))
             floating = {path: x for path, x in leaves.items() if _is_floating(x)}
+            if not floating:
+                raise BadArguments("grads: no output of the reference is floating point: none has a gradient")
             rest.update({path: x for path, x in leaves.items() if path not in floating})
             return floating
 
         made, pull, *_ = torch.func.vjp(forward, primals)
         cotangents = {
-            path: make_cotangent(self.name, path, x, self.dtypes.get(path, "float32")).double()
-            for path, x in made.items()
+            path: make_cotangent(self.name, path, x, self.dtypes.get(path, "float32")) for path, x in made.items()
         }
         (gradients,) = pull(cotangents)
         return {**made, **rest, **{f"{GRAD}{path}": gradients[path] for path in self.wanted}}
@@ -70,10 +72,10 @@ def _is_floating(leaf: Any) -> bool:
 
 
 def make_cotangent(name: str, path: str, output: torch.Tensor, dtype: str) -> torch.Tensor:
-    """What a leaf of the output is multiplied by, drawn by its name: about normal, rounded to its dtype."""
-    drawn = Stream(f"{name}/cotangent/{path}").normal(output.numel())
-    made = torch.from_numpy(drawn).to(getattr(torch, dtype)).reshape(output.shape)
-    return made.to(output.device)
+    """What a leaf is multiplied by, in float64: drawn by its name, about normal, rounded to a dtype."""
+    # Rounded by NumPy: inside the running-error mode a cast of torch's would change nothing.
+    drawn = get_format(dtype).round(Stream(f"{name}/cotangent/{path}").normal(output.numel()))
+    return torch.from_numpy(drawn).reshape(output.shape).to(output.device)
 
 
 def find_wanted(op: Op, call: Call, state: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
@@ -83,6 +85,8 @@ def find_wanted(op: Op, call: Call, state: Mapping[str, torch.Tensor]) -> tuple[
     floating = [path for path, x in call.tensors if x.is_floating_point() and x.dtype.itemsize > 1]
     parameters = [path for path, x in state.items() if isinstance(x, torch.nn.Parameter) and x.requires_grad]
     if op.grads is True:
+        if not floating and not parameters:
+            raise BadArguments("grads: no argument is floating point, and none has a gradient")
         return (*floating, *parameters)
     known = [*(path for path, _ in call.tensors), *state]
     chosen: list[str] = []
@@ -162,17 +166,30 @@ def copy_state(reference: torch.nn.Module, kernel: torch.nn.Module) -> None:
             f"the kernel has {', '.join(extra)}, which the reference has not"
             + (f"; of its {', '.join(lacking)} the kernel has none" if lacking else "")
         )
+    parameters = [path for path, _ in reference.named_parameters() if path in lacking]
+    if parameters:
+        raise BadModule(f"the reference has {', '.join(parameters)}, which the kernel has not")
     with torch.no_grad():
         for path, x in source.items():
             if path in target:
                 target[path].copy_(x)
 
 
-def restore_state(kernel: Any, op: Op) -> None:
-    """What a module's buffers were before a call: batch norm counts the calls, say."""
+def restore_state(kernel: Any, op: Op) -> list[str]:
+    """Give a module the state again that it had before a call; those of its parameters that were changed.
+
+    Buffers may change: batch norm counts its calls, say.
+    """
     reference = op.load_reference() if isinstance(kernel, torch.nn.Module) else None
-    if isinstance(reference, torch.nn.Module):
-        copy_state(reference, kernel)
+    if not isinstance(reference, torch.nn.Module):
+        return []
+    before, now = list_state(reference), dict(kernel.named_parameters())
+    changed = [
+        path for path, x in now.items()
+        if path in before and not torch.equal(x.detach(), before[path].detach().to(x.device, x.dtype))
+    ]  # fmt: skip
+    copy_state(reference, kernel)
+    return changed
 
 
 def run_with_gradients(
@@ -186,7 +203,10 @@ def run_with_gradients(
     with torch.enable_grad():
         made = dict(list_leaves(function(*chosen.args, **chosen.kwargs)))
     outputs = {path: x for path, x in made.items() if isinstance(x, torch.Tensor) and x.requires_grad}
-    cotangents = [make_cotangent(name, path, x, str(x.dtype).removeprefix("torch.")) for path, x in outputs.items()]
+    cotangents = [
+        make_cotangent(name, path, x, str(x.dtype).removeprefix("torch.")).to(x.dtype)
+        for path, x in outputs.items()
+    ]
     if not outputs:
         return made | {f"{GRAD}{path}": None for path in wanted}
     found = torch.autograd.grad(list(outputs.values()), list(tracked.values()), cotangents, allow_unused=True)

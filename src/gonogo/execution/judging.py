@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gonogo.execution.leaves import Pair, as_tensor
-from gonogo.execution.measurement import Subject, find_non_finite, read_bounds, settle_outcome
+from gonogo.execution.measurement import find_non_finite, read_bounds, settle_outcome
 from gonogo.execution.reference import NARROW, Reference
 from gonogo.formats import FORMATS, get_format
 from gonogo.ops import Index
@@ -94,7 +94,7 @@ class Judged:
             return _read_ratio(torch.where(unequal, math.inf, 0.0))
         if self.dtype in FORMATS:
             judged = self.take_saturated()
-            return read_bounds(Measured(), judged.output, judged.reference, settled)
+            return read_bounds(judged.output, judged.reference, settled)
         distance = self.find_distance()
         measured = _read_ratio(_divide(distance, reference.unit_roundoff * reference.scale))
         longest = _read_ratio(_divide(distance, reference.unit_roundoff * reference.sequential_scale))
@@ -150,23 +150,18 @@ def _read_ratio(ratios: torch.Tensor) -> Measured:
     return Measured(bound=worst, bound_at=",".join(map(str, index)) or None, bias=0.0, deterministic=worst)
 
 
-def read_leaves(subject: Subject, leaves: Sequence[Judged], settled: float = -math.inf) -> Subject:
-    """With the readings of the worst leaf, by its path where there are several."""
+def read_leaves(leaves: Sequence[Judged], settled: float = -math.inf) -> Measured:
+    """The readings of the worst leaf, by its path where there are several."""
     read = [leaf.read(settled) for leaf in leaves]
     if not read:
-        return replace(subject, bound=0.0, bias=0.0, deterministic=0.0)
+        return Measured(bound=0.0, bias=0.0, deterministic=0.0)
     worst = max(range(len(read)), key=lambda at: (read[at].bound or 0.0, -at))
-    chosen = read[worst]
-    subject = replace(
-        subject, bound=chosen.bound, bound_at=chosen.bound_at, bias=chosen.bias, deterministic=chosen.deterministic,
-        blind_from=chosen.blind_from, deterministic_blind_from=chosen.deterministic_blind_from,
-        leaves=tuple(_describe(leaf, measured) for leaf, measured in zip(leaves, read, strict=True)),
-    )  # fmt: skip
+    described = tuple(_describe(leaf, measured) for leaf, measured in zip(leaves, read, strict=True))
     if len(leaves) == 1:
-        return subject
+        return replace(read[0], leaves=described)
     longest = [measured.deterministic for measured in read if measured.deterministic is not None]
     return replace(
-        subject, leaf=leaves[worst].pair.shown, deterministic=max(longest, default=None),
+        read[worst], leaf=leaves[worst].pair.shown, leaves=described, deterministic=max(longest, default=None),
         blind_from=_find_clearest(leaves, [measured.blind_from for measured in read]),
         deterministic_blind_from=_find_clearest(leaves, [measured.deterministic_blind_from for measured in read]),
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,22 +31,31 @@ class Pair:
 
 
 def pair_leaves(
-    paths: Sequence[str], op: Op, references: Sequence[Reference], parameters: Collection[str] = ()
+    paths: Sequence[str],
+    op: Op,
+    references: Sequence[Reference],
+    *,
+    parameters: Collection[str] = (),
+    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Pair] | Outcome:
     """Every leaf beside its reference; an outcome where one side has what the other has not.
 
-    `parameters` are those of a reference that is a module.
+    `parameters` are those of a reference that is a module; `aliases` are leaves in the memory of arguments that are
+    written to, with the leaves of these.
     """
     # A kernel that is no module has no parameters, and of what its reference has no gradients either.
     by_path = {
         reference.path: reference for reference in references
         if reference.path in paths or reference.path.removeprefix(GRAD) not in parameters
     }  # fmt: skip
-    pairs = _pair_written(paths, op, by_path) if op.mutates and not op.out else _pair_plainly(paths, by_path)
+    absent = [path for path in by_path if path.startswith(GRAD) and path not in paths]
+    if absent:
+        return Outcome("wrong-structure", f"gives no {', '.join(absent)}: its output is cut off from autograd")
+    pairs = _pair_written(paths, by_path, aliases) if op.mutates and not op.out else _pair_plainly(paths, by_path)
     if pairs is None:
         return Outcome("wrong-structure", f"gives {_list(paths)}; the reference gives {_list(list(by_path))}")
     several = len(pairs) > 1
-    return [replace(pair, shown=pair.path if several else "") for pair in pairs]
+    return [replace(pair, shown=(pair.path or "output") if several else "") for pair in pairs]
 
 
 def _pair_plainly(paths: Sequence[str], by_path: Mapping[str, Reference]) -> list[Pair] | None:
@@ -56,31 +66,36 @@ def _pair_plainly(paths: Sequence[str], by_path: Mapping[str, Reference]) -> lis
     return None
 
 
-def _pair_written(paths: Sequence[str], op: Op, by_path: Mapping[str, Reference]) -> list[Pair] | None:
+def _pair_written(
+    paths: Sequence[str], by_path: Mapping[str, Reference], aliases: Mapping[str, str]
+) -> list[Pair] | None:
     """A reference gives what is returned, then what arguments hold afterwards; or these alone, under their names.
 
-    A kernel that returns just what it wrote to is held to it twice.
+    What is returned in the memory of such an argument is held to the same, and need not be given twice.
     """
     written = [path for path in paths if path.startswith(WRITTEN)]
     gradients = [path for path in paths if path.startswith(GRAD)]
     returned = [path for path in paths if path not in (*written, *gradients)]
+    fresh = [path for path in returned if path not in aliases]
     expected = [path for path in by_path if not path.startswith(GRAD)]
-    pairs = [Pair(path, by_path[path]) for path in gradients if path in by_path]
-    if set(expected) == {path.removeprefix(WRITTEN) for path in written} and not returned:
-        return [*(Pair(path, by_path[path.removeprefix(WRITTEN)]) for path in written), *pairs]
-    if len(expected) == len(returned) + len(written):
-        matched = zip([*returned, *written], expected, strict=True)
-    elif len(expected) == len(returned) == len(written):
-        matched = zip([*returned, *written], [*expected, *expected], strict=True)
+    if set(expected) == {path.removeprefix(WRITTEN) for path in written} and not fresh:
+        target = {path: path.removeprefix(WRITTEN) for path in written}
+    elif len(expected) == len(fresh) + len(written):
+        target = dict(zip([*fresh, *written], expected, strict=True))
+    elif len(expected) == len(returned) and set(aliases.values()) >= set(written):
+        target = dict(zip(returned, expected, strict=True))
+        target |= {path: target[alias] for alias, path in aliases.items()}
     else:
         return None
-    return [*(Pair(path, by_path[target]) for path, target in matched), *pairs]
+    target |= {alias: target[path] for alias, path in aliases.items() if alias not in target}
+    pairs = [Pair(path, by_path[target[path]]) for path in (*returned, *written)]
+    return [*pairs, *(Pair(path, by_path[path]) for path in gradients if path in by_path)]
 
 
 def _list(paths: Sequence[str]) -> str:
     if list(paths) == [""]:
         return "one tensor"
-    return f"leaves {', '.join(paths)}" if paths else "nothing"
+    return f"leaves {', '.join(path or 'output' for path in paths)}" if paths else "nothing"
 
 
 def as_tensor(leaf: Any) -> torch.Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TypeVar
 
 import torch
 
@@ -28,26 +27,22 @@ UNDEFINED = "the reference is NaN everywhere"
 NO_BOUND = "no finite bound is known of what rounding does there"
 
 
-Subject = TypeVar("Subject", bound=Measured)
-
-
-def read_bounds(
-    subject: Subject, output: torch.Tensor, reference: Reference, settled: float = -math.inf
-) -> Subject:
-    """With the readings a verdict is made from; up to `settled` the bound alone decides, and no more is read."""
+def read_bounds(output: torch.Tensor, reference: Reference, settled: float = -math.inf) -> Measured:
+    """The readings a verdict is made from; up to `settled` the bound alone decides, and no more is read."""
     output = reference.take_judged(output)
     bound = gauge("bound", accumulate=reference.contract.accumulate)
     reading = read(output, reference.expected, gauge=bound, scale=reference.scale)
     at = None if reading.index is None else ",".join(map(str, reading.index))
-    subject = replace(subject, bound=reading.worst, bound_at=at, bias=reading.bias, blind_from=reference.blind_from)
-    if reading.worst <= settled:
-        return subject
-    longest = reading
-    if reference.sequential_scale is not reference.scale:
-        longest = read(output, reference.expected, gauge=bound, scale=reference.sequential_scale)
-    return replace(
-        subject, deterministic=longest.worst, deterministic_blind_from=reference.deterministic_blind_from
-    )
+    deterministic, blind = None, None
+    if not reading.worst <= settled:
+        longest = reading
+        if reference.sequential_scale is not reference.scale:
+            longest = read(output, reference.expected, gauge=bound, scale=reference.sequential_scale)
+        deterministic, blind = longest.worst, reference.deterministic_blind_from
+    return Measured(
+        bound=reading.worst, bound_at=at, bias=reading.bias, deterministic=deterministic,
+        blind_from=reference.blind_from, deterministic_blind_from=blind,
+    )  # fmt: skip
 
 
 def measure_output(

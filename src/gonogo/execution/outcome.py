@@ -13,7 +13,7 @@ import torch
 
 from gonogo.cases import GUARD_BITS, find_guard
 from gonogo.execution.bench import Bench
-from gonogo.execution.call import FILLINGS, Leaves
+from gonogo.execution.call import FILLINGS, Leaves, shares_memory
 from gonogo.execution.functions import WRITTEN, list_parameters
 from gonogo.execution.leaves import Pair, as_tensor, find_wrong_kind, pair_leaves
 from gonogo.execution.poison import poison_bits
@@ -28,7 +28,11 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
     Inputs it has changed are restored.
     """
     references = bench.references(kernel.contract_for(bench.job.case.dtype))
-    pairs = pair_leaves(list(first), bench.op, references, list_parameters(bench.op))
+    pairs = pair_leaves(
+        list(first), bench.op, references, parameters=list_parameters(bench.op), aliases=bench.aliases
+    )
+    if not isinstance(pairs, Outcome):
+        pairs = [_hold_to_argument(pair, bench) for pair in pairs]
     wrong = pairs if isinstance(pairs, Outcome) else _find_wrong_kind(first, again, pairs, bench)
     usable = [] if wrong or isinstance(pairs, Outcome) else pairs
     before, written = dict(bench.pristine.tensors), bench.op.mutates
@@ -41,7 +45,7 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
     changed = [path for (path, _), count in zip(kept, differ, strict=False) if count]
     aliased = [
         pair for pair in usable
-        if any(_shares_memory(again[pair.path], x) for path, x in kept) and not pair.path.startswith(WRITTEN)
+        if any(shares_memory(again[pair.path], x) for path, x in kept) and not pair.path.startswith(WRITTEN)
     ]  # fmt: skip
     strays = bench.strays + _count_behind([x for _, x in bench.call.tensors])
     if changed or strays:
@@ -53,9 +57,20 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
     for pair in aliased:
         if changed or not _is_exact(first[pair.path], pair.reference):
             return pair.tell("aliased", "the output is a view of an input"), usable
-    if changed:
-        return Outcome("inputs-changed", ", ".join(changed)), usable
+    if changed or bench.changed:
+        return Outcome("inputs-changed", ", ".join([*changed, *bench.changed])), usable
     return _find_incomplete(first, usable, differ[len(kept) :], kernel), usable
+
+
+def _hold_to_argument(pair: Pair, bench: Bench) -> Pair:
+    """A leaf that stands in an argument has its dtype, whatever the reference's is."""
+    path = bench.aliases.get(pair.path, pair.path)
+    if not path.startswith(WRITTEN):
+        return pair
+    dtype = str(dict(bench.call.tensors)[path.removeprefix(WRITTEN)].dtype).removeprefix("torch.")
+    if dtype == pair.reference.dtype:
+        return pair
+    return replace(pair, reference=replace(pair.reference, dtype=dtype, is_declared=True))
 
 
 def _tell_written(wrong: Outcome, changed: Sequence[str]) -> Outcome:
@@ -168,9 +183,3 @@ def _count_different(pairs: Sequence[tuple[torch.Tensor, Any]]) -> list[int]:
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.detach().contiguous().view(integers[tensor.dtype.itemsize])
-
-
-def _shares_memory(output: Any, given: torch.Tensor) -> bool:
-    if not isinstance(output, torch.Tensor) or output.numel() == 0:
-        return False
-    return output.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from gonogo.cases import Call
-from gonogo.errors import BadReference
+from gonogo.errors import BadArguments, BadReference
 from gonogo.execution.functions import GRAD, Function, open_reference
 from gonogo.formats import FORMATS, get_format
 from gonogo.instrument.running_error.rules import RULES
@@ -132,6 +132,9 @@ def make_references(op: Op, call: Call, contract: Contract, name: str) -> tuple[
     output, leaves, summed = _trace(function, call, contract)
     if not op.is_nest:
         _check_output(output)
+    if not leaves:
+        raise BadReference("returns nothing; return what a kernel gives, what it writes in place included")
+    declared = _place_declared(op, [leaf.path for leaf in leaves], [path for path, _ in call.tensors])
     from_finite = _are_finite(call, leaves)
     longest: dict[str, torch.Tensor] = {}
 
@@ -143,7 +146,28 @@ def make_references(op: Op, call: Call, contract: Contract, name: str) -> tuple[
             longest.update({leaf.path: _forgive(leaf.scale) for leaf in again if leaf.scale is not None})
         return longest[path].to(scale.device)
 
-    return tuple(_settle(op, leaf, contract, dtypes, from_finite, find_longest) for leaf in leaves)
+    return tuple(
+        _settle(op, leaf, contract, dtypes, from_finite, find_longest, declared.get(leaf.path, Out()))
+        for leaf in leaves
+    )
+
+
+def _place_declared(op: Op, paths: list[str], arguments: list[str]) -> dict[str, Out]:
+    """What is declared, by the paths of leaves: by place is as good as by name."""
+    declared = dict(op.leaves)
+    if declared and not declared.keys() <= set(paths) and all(path.isdecimal() for path in declared):
+        ordered = [path for path in paths if not path.startswith(GRAD)]
+        declared = {ordered[int(at)] if int(at) < len(ordered) else at: out for at, out in declared.items()}
+    for path, out in declared.items():
+        if path not in paths:
+            known = ", ".join(repr(path) for path in paths) if paths != [""] else "one tensor"
+            raise BadArguments(f"outputs: {path!r} is no leaf of what the reference gives, which is {known}")
+        if out.index is not None and out.index.of not in (*paths, *arguments):
+            known = ", ".join(arguments)
+            raise BadArguments(
+                f"outputs: Index(of={out.index.of!r}) names no leaf and none of the arguments {known}"
+            )
+    return declared
 
 
 def _settle(
@@ -153,9 +177,9 @@ def _settle(
     dtypes: Mapping[str, str],
     from_finite: bool,
     find_longest: Callable[[str, torch.Tensor], torch.Tensor],
+    declared: Out,
 ) -> Reference:
     where = "cpu" if leaf.value.numel() <= ON_HOST else leaf.value.device
-    declared = op.leaves.get(leaf.path, Out())
     scale = torch.zeros((), dtype=torch.float64) if leaf.scale is None else _forgive(leaf.scale).to(where)
     return Reference(
         leaf.value.to(where),
@@ -194,19 +218,19 @@ def _trace(function: Function, call: Call, contract: Contract) -> tuple[Any, lis
 
 
 def find_narrow_casts(op: Op, call: Call) -> tuple[str, ...]:
-    """Formats narrower than float64 that the reference of an op casts to."""
-    casts: set[str] = set()
+    """Formats narrower than float64 that the reference of an op casts to on its way: not the output at its end."""
+    casts: list[str] = []
 
     def watch(context: Any, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         dtype = kwargs.get("dtype")
         if dtype is not None and dtype.is_floating_point and dtype.itemsize < 8:
-            casts.add(str(dtype).removeprefix("torch."))
+            casts.append(str(dtype).removeprefix("torch."))
         return RULES["aten._to_copy"](context, func, args, kwargs)
 
     function = open_reference(op, call, "")
     arguments = (function.state, call.args, dict(call.kwargs))
-    trace_call(function.forward, arguments, {}, Contract(), {"aten._to_copy": watch})
-    return tuple(sorted(casts))
+    _, leaves, _ = trace_call(function.forward, arguments, {}, Contract(), {"aten._to_copy": watch})
+    return () if len(casts) == sum(leaf.is_cast for leaf in leaves) else tuple(sorted(set(casts)))
 
 
 def _take_number(leaf: Leaf) -> Leaf:
@@ -306,7 +330,7 @@ def accepts(reference: Reference, dtype: str) -> bool:
         return False
     if reference.is_discrete:
         return "bool" not in (dtype, reference.dtype) and dtype in WHOLE
-    return dtype in WHOLE or dtype.startswith("float8")
+    return dtype in WHOLE or (dtype.startswith("float8") and not reference.dtype.startswith("float8"))
 
 
 NARROW = {"int4": "int8", "uint4": "uint8"}

@@ -41,7 +41,8 @@ def check_draw(op: Op, seed: int, dtype: str) -> None:
 def _are_same(x: torch.Tensor, y: torch.Tensor) -> bool:
     import torch
 
-    return torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) if x.numel() else True
+    first, second = (one.contiguous().reshape(-1).view(torch.uint8) for one in (x, y))
+    return torch.equal(first, second)
 
 
 def check_kernel(kernel: Callable[..., Any], op: Op, seed: int, dtype: str) -> None:
@@ -57,6 +58,13 @@ def check_kernel(kernel: Callable[..., Any], op: Op, seed: int, dtype: str) -> N
         return
     handed = (None,) if op.out == "last" else ()
     named = {op.out: None} if op.out not in ("", "last") else {}
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    if named and op.out not in signature.parameters and not takes_any:
+        near = suggest(op.out, ["last", *signature.parameters])
+        raise InputError(
+            f"outputs={op.out!r} is no dtype, and kernel {name_function(kernel)} has no argument of that name{near}"
+            '. Of outputs that are handed over behind the arguments say outputs="last"'
+        )
     try:
         signature.bind_partial(*call.args, *handed, **call.kwargs, **named)
         if op.out != "last":

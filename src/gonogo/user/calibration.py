@@ -8,20 +8,21 @@ deterministic bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from gonogo.cases import FINITE, NON_FINITE, ON_CPU, ON_GPU, plan_cases
+from gonogo.cases import FINITE, NON_FINITE, ON_CPU, ON_GPU
 from gonogo.errors import ControlFailed, InputError
 from gonogo.formats import get_format
 from gonogo.limits import Limit, make_limit
+from gonogo.limits.calibrating import calibrates
 from gonogo.limits.rules import rule
 from gonogo.limits.shipped import FoundLimit, check_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
 from gonogo.schema import Contract, Record
 from gonogo.user.kernels import compute_in, make_controls, name_function
+from gonogo.user.planning import Choice
 from gonogo.words import find_op, need_torch
 
 GIVE_CONTROLS = "Give correct kernels to measure it on: controls=[...]"
@@ -41,28 +42,21 @@ def measure_limit(
     Refused where a control is wrong on some case, and where the limit would let anything pass.
     """
     need_torch("a limit of your own")
-    from gonogo.execution.bench import Job, prepare
-    from gonogo.execution.execute import run_kernel
-    from gonogo.execution.precision import keep_precision
     from gonogo.runners.device import find_device
     from gonogo.runners.environment import describe_environment
+    from gonogo.runners.in_process import InProcess
 
-    place = find_device(device)
+    where = find_device(device)
     source, kernels, made_from = _find_controls(op, contract, controls)
     # The package's own are known from its records, where some read above the first-order bound.
     checked = [kernel for kernel in kernels if isinstance(kernel.source, AtHand)]
     missing = f"no limit for {source.name}, contract {contract.describe()}"
-    size = ON_GPU if place == "cuda" else ON_CPU
+    runner, size = InProcess(source, where, bounds_only=True), ON_GPU if where == "cuda" else ON_CPU
     readings: list[float] = []
     for dtype in DTYPES:
         usable = [k for k in kernels if dtype in k.dtypes and k.contract_for(dtype) == contract]
-        count = cases if usable else 0
-        for case, _ in plan_cases(source, dtype, count, seed, distributions=FINITE, limit=size):
-            job = Job(0, case, "verify", source, tuple(usable), place, bounds_only=True)
-            bench = prepare(job)
-            # Given controls run as their owner has torch set; ours must keep the contract they are here for.
-            with nullcontext() if controls else keep_precision():
-                records = [run_kernel(bench, kernel) for kernel in usable]
+        planned = Choice(source, dtype, cases, seed, FINITE).plan(size) if usable else []
+        for records in runner.run_each(planned, usable):
             try:
                 check_controls(records, checked)
             except ControlFailed as error:
@@ -70,16 +64,23 @@ def measure_limit(
                     raise
                 problem = f"{error.control} {error.problem}, on {error.case}"
                 raise InputError(f"{missing}: {problem}. {GIVE_CONTROLS}") from None
-            readings += [record.bound for record in records if record.outcome == "ok" and record.bound is not None]
+            readings += list_calibrating(records, kernels)
     if not readings:
         raise InputError(f"{missing}: {made_from} gave no sound output. {GIVE_CONTROLS}")
-    facts = describe_environment(place)
+    facts = describe_environment(where)
     machine = str(facts.get("gpu") or facts["processor"] or facts["platform"])
     limit = make_limit(
         rule("pooled"), "bound", np.array(readings), op=source.name, contract=contract.describe(), kernel=made_from,
         runs=(f"{machine}, seed {seed}, {cases} cases per dtype",),
     )  # fmt: skip
     return check_limit(limit, made_from), machine
+
+
+def list_calibrating(records: Sequence[Record], controls: Sequence[Kernel]) -> list[float]:
+    """The bound readings of controls that a limit is made from."""
+    names = [kernel.name for kernel in controls]
+    chosen = [record for record in records if record.kernel in names and calibrates(record)]
+    return [record.bound for record in chosen if record.bound is not None]
 
 
 def check_controls(records: Sequence[Record], controls: Sequence[Kernel]) -> None:
@@ -100,16 +101,15 @@ def check_controls(records: Sequence[Record], controls: Sequence[Kernel]) -> Non
 
 def pool_controls(records: Sequence[Record], controls: Sequence[Kernel], op: Op, contract: Contract) -> FoundLimit:
     """One limit from the readings of all controls on all of their cases."""
-    names = [kernel.name for kernel in controls]
-    ours = [record for record in records if record.kernel in names and record.outcome != "refused"]
-    chosen = [record for record in ours if record.distribution not in NON_FINITE]
-    readings = np.array([record.bound for record in chosen], float)
-    readings = readings[np.isfinite(readings)]
+    readings = np.array(list_calibrating(records, controls))
     if not readings.size:
         raise InputError(f"op {op.name}: no control gave a finite reading. Give other distributions, or controls")
     limit = make_limit(rule("pooled"), "bound", readings, op=op.name, contract=contract.describe())
     check_limit(limit, "controls")
-    cases = _count(len({record.case for record in chosen}), "case")
+    names = [kernel.name for kernel in controls]
+    cases = _count(
+        len({record.case for record in records if record.kernel in names and calibrates(record)}), "case"
+    )
     told = (
         f"pooled, {_count(limit.cases, 'reading')} of {_count(len(controls), 'control')} on {cases}; "
         f"at most {100 * limit.fp_upper95:.2g} % false positives, with 95 % confidence"

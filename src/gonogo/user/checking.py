@@ -65,6 +65,8 @@ def check(
         raise InputError("check needs op= and inputs=, or expected=, or reference= and inputs=")
     need_torch("gonogo.check by op and inputs")
     if reference is not None:
+        if callable(inputs) and not hasattr(inputs, "__array__"):
+            raise InputError("check takes the inputs that the output was made from, not a generator of them")
         known = own_op.Op(name_op(reference), reference=reference, inputs=inputs, outputs=outputs)
         call = take_arguments(known, draw_arguments(known, 0, known.dtypes[0]))
     else:
@@ -135,7 +137,7 @@ def _measure(actual: Any, op: Op, call: Call, contract: Contract, gauge: str) ->
         if wrong is not None:
             return Measured().end(wrong)
     leaves = judge_leaves(pairs, outputs, dict(call.tensors))
-    measured = read_leaves(Measured(), leaves)
+    measured = read_leaves(leaves)
     if measured.read(gauge) is None:
         measured = _read_other(measured, leaves, gauge)
     outcome = settle_leaves(leaves)

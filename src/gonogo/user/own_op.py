@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import EVERYWHERE
@@ -74,9 +74,11 @@ def Op(  # noqa: N802  reads as what it makes
         raise InputError(f"op {name}: reference is {type(reference).__name__}, not a function of its inputs")
     out, leaves = _read_outputs(name, outputs)
     facts: dict[str, Any] = {
-        "name": name, "leaves": leaves, "out": out, "mutates": _list_words(mutates), "reference": AtHand(reference),
-        "grads": grads if isinstance(grads, bool) else _list_words(grads),
+        "name": name, "leaves": leaves, "out": out, "mutates": _list_words(mutates, "mutates"),
+        "reference": AtHand(reference),
+        "grads": grads if isinstance(grads, bool) else _list_words(grads, "grads"),
     }  # fmt: skip
+    _check_gradients(name, facts)
     if _are_axes(inputs):
         return _make_from_axes(facts, inputs, output, sizes or {}, main, reduced, only_listed)
     if output is not None or sizes is not None or main is not None or reduced or only_listed:
@@ -84,8 +86,23 @@ def Op(  # noqa: N802  reads as what it makes
     return _make_from_arguments(facts, reference, inputs)
 
 
-def _list_words(words: str | Sequence[str]) -> tuple[str, ...]:
-    return (words,) if isinstance(words, str) else tuple(words)
+def _check_gradients(name: str, facts: Mapping[str, Any]) -> None:
+    """Refuse gradients of what autograd cannot follow."""
+    grads, mutates = facts["grads"], facts["mutates"]
+    if grads and facts["out"]:
+        raise InputError(f"op {name}: grads goes with kernels that return their outputs, not with outputs=")
+    both = [path for path in mutates if grads is True or path in (grads or ())]
+    if both:
+        raise InputError(
+            f"op {name}: {both[0]} is in mutates and in grads; autograd follows no argument written to"
+        )
+
+
+def _list_words(words: str | Sequence[str], what: str = "names") -> tuple[str, ...]:
+    listed = (words,) if isinstance(words, str) else words
+    if not isinstance(listed, (tuple, list)) or not all(isinstance(word, str) for word in listed):
+        raise InputError(f"{what} is {words!r}; give names, as in {what}=('q', 'k')")
+    return tuple(listed)
 
 
 def _are_axes(inputs: Any) -> bool:
@@ -107,6 +124,8 @@ def _read_outputs(name: str, given: Any) -> tuple[str, dict[str, Out]]:
         parts = [(str(path), one) for path, one in given.items()]
     elif isinstance(given, (tuple, list)):
         parts = [(str(path), one) for path, one in enumerate(given)]
+    elif is_dataclass(given) and not isinstance(given, (Out, Index)):
+        parts = [(one.name, getattr(given, one.name)) for one in fields(given)]
     else:
         parts = [("", given)]
     return "", {path: _read_out(name, path, one) for path, one in parts if one is not None}
@@ -180,6 +199,14 @@ def _make_from_axes(
     if not isinstance(inputs, Mapping):
         raise InputError(f"op {name}: inputs is {inputs!r}; give names and axes, as in inputs={{'x': 'rows cols'}}")
     described = tuple(_describe_input(given, told) for given, told in inputs.items())
+    for path in facts["mutates"]:
+        if path not in inputs:
+            raise InputError(f"op {name}: mutates {path!r} is none of the inputs {', '.join(inputs)}")
+    # Of an input at stride 0 many elements are one, and nothing can be written to them.
+    described = tuple(
+        replace(one, layouts=one.layouts or tuple(word for word in EVERYWHERE if word != "expanded"))
+        if one.name in facts["mutates"] else one for one in described
+    )  # fmt: skip
     axes = " ".join([*(one.axes for one in described), output or ""])
     if "," in axes:
         raise InputError(f"op {name}: axes are separated by spaces, as in {{'x': 'rows cols'}}, not by commas")
@@ -188,7 +215,7 @@ def _make_from_axes(
     first = next((one.axes.split() for one in described if one.kind != "constant"), [])
     if not first:
         raise InputError(f"op {name}: its first input needs axes, as in inputs={{'x': 'rows cols'}}")
-    reduced = _list_words(reduced)
+    reduced = _list_words(tuple(reduced) if not isinstance(reduced, str) else reduced, "reduced")
     used = dict.fromkeys(axes.split())
     free = [axis for axis in used if axis not in derived]
     bases = dict.fromkeys([*free, *(base for told in derived.values() for base in _bases(told))])
@@ -242,6 +269,8 @@ class Arg:
         whole = dtype in ("int8", "uint8", "int16", "int32", "int64")
         usual = "index" if self.below else "boolean" if dtype == "bool" else "integers" if whole else "values"
         fill = self.fill or usual
+        if isinstance(self.high, int | float) and self.low > self.high:
+            raise InputError(f"input {name}: low is {self.low}, above high, {self.high}")
         layouts = find_words("layout", self.layouts, EVERYWHERE) if self.layouts else ()
         return Input(
             name, self.axes, fill, self.below, dtype=dtype, low=self.low, high=self.high,  # type: ignore[arg-type]

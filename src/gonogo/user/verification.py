@@ -111,7 +111,7 @@ def verify(
     judged_by = _tell_judged_by(limit, given, planned_by, lock, device)
     judged_by += f', suspects="{suspects}"' if suspects != "rerun" else ""
     named = _tell_op(op, reference, inputs, outputs=outputs, mutates=mutates, grads=grads)
-    replay = _tell_replay(name_function(kernel), named, verification, keeps, judged_by)
+    replay = _tell_replay(getattr(kernel, "__name__", "kernel"), named, verification, keeps, judged_by)
     explained = replace(verification, replay=replay)
     if strict:
         raise NoGo(explained) from next(iter(runner.raised), None)
@@ -137,8 +137,8 @@ def _tell_op(op: str | Op | None, reference: Any, inputs: Any, **told: Any) -> s
     """The arguments that name the op of a replay."""
     if op is not None:
         return f'"{op}"' if isinstance(op, str) else "op"
-    shown = name_function(reference)
-    drawn = name_function(inputs) if callable(inputs) else "inputs"
+    shown = getattr(reference, "__name__", "reference")
+    drawn = getattr(inputs, "__name__", "inputs")
     words = {"reference": shown, "inputs": drawn}
     words = {name: value if value.isidentifier() else name for name, value in words.items()}
     more = [f"{name}={value!r}" for name, value in told.items() if value not in (None, (), False)]

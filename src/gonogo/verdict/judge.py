@@ -137,6 +137,8 @@ def judge(
     deterministic: float | None = None,
     gauge: str = "bound",
     limit_from: str = "",
+    detail: str | None = None,
+    leaf: str | None = None,
 ) -> Verdict:
     """Judge one record or measurement.
 
@@ -153,4 +155,4 @@ def judge(
         absent if deterministic is None else deterministic,
     )
     reason = "reading" if outcome == "ok" and reading is not None else outcome if outcome != "ok" else "no-reading"
-    return Verdict(DECISIONS[int(code)], reason, gauge, reading, limit, limit_from)
+    return Verdict(DECISIONS[int(code)], reason, gauge, reading, limit, limit_from, detail, leaf)

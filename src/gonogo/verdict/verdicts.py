@@ -86,11 +86,11 @@ def is_blind(measured: Measured, found: FoundLimit) -> bool:
 
 def judge_measured(measured: Measured, found: FoundLimit) -> Verdict:
     """The verdict on an output, by what became of it and what it reads."""
-    verdict = judge(
+    return judge(
         measured.outcome, measured.read(found.gauge), found.value, gauge=found.gauge, limit_from=found.told,
-        deterministic=measured.deterministic if found.gauge == "bound" else None,
+        deterministic=measured.deterministic if found.gauge == "bound" else None, detail=measured.detail,
+        leaf=measured.leaf,
     )  # fmt: skip
-    return replace(verdict, detail=measured.detail, leaf=measured.leaf)
 
 
 def judge_record(record: Record, op: Op, found: FoundLimit) -> CaseVerdict:

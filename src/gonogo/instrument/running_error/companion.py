@@ -38,6 +38,10 @@ class Error:
     ulps: float = 0.0
     origin: Origin | None = None
     """What the value was made of, where errors of it may cancel against another's."""
+    whole: bool = False
+    """Whether the value was rounded to whole numbers: small ones are added and multiplied without rounding."""
+    uncast: Error | None = None
+    """Of what was cast to a narrower format, the error before: an output has its own rounding in its cell."""
 
     @property
     def exact(self) -> bool:

@@ -159,6 +159,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if (formula := find_formula(func)) is not None:
                 return self._run_formula(formula, func, name, args, kwargs)
         value, error = self._find_rule(func, name)(self, func, args, kwargs)
+        if name in KEEPS_WHOLE and isinstance(error, Error) and self._are_whole(args, value):
+            error = Error(error.extra, whole=True)
         if self.range < math.inf and name not in self.passive and isinstance(value, Tensor):
             error = self._add_underflow(value, error)
         _, _, aliased = read_schema(func)
@@ -167,6 +169,12 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if isinstance(leaf, Tracked):
                     leaf.aliased = True
         return self.wrap(value, error, aliased=aliased)
+
+    def _are_whole(self, args: Any, value: Tensor) -> bool:
+        """Whether an op is one on whole numbers, one of them rounded to be, and as small as to be exact."""
+        if not any(isinstance(arg, Tracked) and arg.error.whole for arg in args):
+            return False
+        return all(map(is_whole, args)) and float(value.abs().max() if value.numel() else 0.0) < 1 / self.unit
 
     def _run_formula(self, formula: Callable[..., Any], func: Any, name: str, args: Any, kwargs: Any) -> Any:
         """What a formula of torch's makes of tracked arguments; where that has no rule, the op itself has none."""
@@ -261,6 +269,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         target: Any = args[0] if args else None
         if any(self.doubts.find(leaf) is not None for leaf in find_tensors(args)):
             raise NoErrorRule(name, POSITION_HINT)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise NoErrorRule(name, RANDOM_HINT)
         if not tracked:
             if name in EXACT_WRITES or (isinstance(target, Tensor) and not target.is_floating_point()):
                 return func(*args, **kwargs)
@@ -348,11 +358,27 @@ def narrow_format(dtype: torch.dtype) -> str:
     return name if name in FORMATS else get_format(name).name
 
 
+def is_whole(arg: Any) -> bool:
+    """Whether an argument is a whole number, or made of whole numbers without an error."""
+    if isinstance(arg, Tracked):
+        return arg.error.whole or (arg.error.exact and torch.equal(arg.value, arg.value.round()))
+    if isinstance(arg, Tensor):
+        return not arg.is_floating_point() or torch.equal(arg, arg.round())
+    return arg is None or isinstance(arg, int) or (isinstance(arg, float) and arg.is_integer())
+
+
 def name_ops(*short: str) -> list[str]:
     """Put the namespace of torch's own ops before their short names."""
     return [f"aten.{name}" for name in short]
 
 
+KEEPS_WHOLE = frozenset(
+    name_ops(
+        "add", "sub", "rsub", "mul", "neg", "abs", "clamp", "clamp_min", "clamp_max", "minimum", "maximum", "where",
+        "view", "_unsafe_view", "reshape", "expand", "unsqueeze", "squeeze", "permute", "transpose", "clone",
+    )
+)  # fmt: skip
+"""Ops that make whole numbers of whole numbers."""
 EXACT_WRITES = frozenset(
     name_ops(
         "copy_", "fill_", "zero_", "masked_fill_", "triu_", "tril_", "index_put_", "index_fill_", "scatter_",

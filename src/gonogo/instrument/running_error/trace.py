@@ -40,6 +40,8 @@ class Leaf:
     """Where an integer or boolean may be another, for computed values are nearly tied."""
     allows: Allows | None = None
     """Tells which others it may be, where that is known."""
+    is_cast: bool = False
+    """Whether a cast to a narrower format was the last that was done to it."""
     is_finite: bool = True
     """Whether the scale is finite wherever the value is."""
 
@@ -82,7 +84,7 @@ def trace_call(
         for guarded in (False, True):
             mode = RunningErrorMode(contract, merged, passive, guarded=guarded)
             output = run_tracked(reference, prepared, mode)
-            leaves = [settle_leaf(path, leaf, mode, floor) for path, leaf in list_leaves(output)]
+            leaves = [settle_leaf(path, leaf, mode, floor, loaded) for path, leaf in list_leaves(output)]
             if all(leaf.is_finite for leaf in leaves):
                 break
         return output, leaves, mode.summed
@@ -155,14 +157,18 @@ def check_outputs(output: Any) -> None:
             raise BadReference(f"returned a {one.dtype} tensor; S is defined for floating outputs only")
 
 
-def settle_leaf(path: str, output: Any, mode: RunningErrorMode, floor: float) -> Leaf:
-    """A leaf of the output with its scale, or with its doubt."""
+def settle_leaf(path: str, output: Any, mode: RunningErrorMode, floor: float, loaded: bool) -> Leaf:
+    """A leaf of the output with its scale, or its doubt; the last cast of a kernel is in its format's cells."""
     if not isinstance(output, Tensor):
         return Leaf(path, output)
     if not output.is_floating_point():
         return Leaf(path, output, doubt=mode.doubts.find(output), allows=mode.doubts.find_allowed(output))
-    value, scale, finite = settle_scale(*split_output(output), floor)
-    return Leaf(path, value, scale, is_finite=finite)
+    value, error = split_output(output)
+    is_cast = error.uncast is not None
+    if not loaded and error.uncast is not None:
+        error = error.uncast
+    value, scale, finite = settle_scale(value, error, floor)
+    return Leaf(path, value, scale, is_cast=is_cast, is_finite=finite)
 
 
 def split_output(output: Tensor) -> tuple[Tensor, Error]:

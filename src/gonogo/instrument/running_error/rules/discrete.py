@@ -44,10 +44,10 @@ def round_to_whole(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tu
     x, err = ctx.split(args[0])
     value = op(x)
     if err.exact:
-        return value, EXACT
+        return value, Error(whole=True)
     low, high = (op(end) for end in find_ends(ctx, x, err))
     jump = torch.maximum(high - value, value - low)
-    return value, Error(jump / ctx.unit) if bool((jump != 0).any()) else EXACT
+    return value, Error(jump / ctx.unit if bool((jump != 0).any()) else None, whole=True)
 
 
 def find_ends(ctx: RunningErrorMode, x: Tensor, err: Error) -> tuple[Tensor, Tensor]:
@@ -78,7 +78,7 @@ def cast(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor
     ulps = 0.0 if dtype == torch.float64 else ctx.cast_ulps(narrow_format(dtype))
     if ulps <= 1 or (err.exact and torch.equal(x.to(dtype).to(x.dtype), x)):
         ulps = 0.0
-    return value, Error(extra, err.ulps + ulps)
+    return value, Error(extra, err.ulps + ulps, uncast=err if ulps else None)
 
 
 def make_like(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
