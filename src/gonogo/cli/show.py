@@ -15,7 +15,7 @@ from gonogo.cli._parse import need_backend, show_examples
 from gonogo.cli._tables import make_console, print_json
 from gonogo.errors import InputError
 from gonogo.ops import add_folder
-from gonogo.words import find_op, find_words
+from gonogo.words import find_op, find_words, need_torch
 
 if TYPE_CHECKING:
     from gonogo.schema import Record
@@ -46,6 +46,7 @@ def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Pat
     dtypes = op.kernel(kernel).dtypes
     if case.dtype not in dtypes:
         raise InputError(f"kernel {kernel} takes {', '.join(dtypes)}, and the case is {case.dtype}")
+    need_torch("gonogo show")
     with need_backend("gonogo show"):  # what takes seconds to import comes behind what may be mistyped
         from gonogo.execution.precision import configure_torch
         from gonogo.runners.device import find_device, set_switches
