@@ -31,8 +31,8 @@ def list_parts(nest: Any) -> list[tuple[str, Any]] | None:
     if kind == "mapping":
         return [(str(key), part) for key, part in nest.items()]
     if kind == "sequence":
-        return [(str(place), part) for place, part in enumerate(nest)]
-    names = nest._fields if kind == "named" else [one.name for one in fields(nest)]
+        return [(str(at), part) for at, part in enumerate(nest)]
+    names = nest._fields if kind == "named" else [field.name for field in fields(nest)]
     return [(name, getattr(nest, name)) for name in names]
 
 

@@ -6,6 +6,7 @@ Nothing that needs torch is imported before a test asks for the fixture. A test 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FIXTURE = "gonogo"
-TOLD = ("reference", "inputs", "outputs", "mutates", "grads")
-"""What tells verify of an op that is not named."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,15 +83,15 @@ class _Run:
 
         if self.suite is None:
             option, here = self.config.option, self.config.invocation_params.dir
-            given = option.gonogo_lock
-            path = here / given if given else self.config.rootpath / self.config.getini("gonogo_lock")
+            lock_path = option.gonogo_lock
+            path = here / lock_path if lock_path else self.config.rootpath / self.config.getini("gonogo_lock")
             # Where there is no way from here to there: another drive.
             name = os.path.relpath(path, here) if path.anchor == here.anchor else str(path)
-            told = f" --gonogo-lock {given}" if given else ""
+            lock_option = f" --gonogo-lock {lock_path}" if lock_path else ""
             update: Literal["all", "new"] | None = (
                 "all" if option.gonogo_update else "new" if option.gonogo_update_new else None
             )
-            self.suite = Suite(path, name, told, update, option.gonogo_cases, option.gonogo_seed)
+            self.suite = Suite(path, name, lock_option, update, option.gonogo_cases, option.gonogo_seed)
         return self.suite
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,15 +102,15 @@ class _Run:
             "known": self.known,
         }  # fmt: skip
 
-    def merge(self, told: dict[str, Any]) -> None:
+    def merge(self, worker_output: dict[str, Any]) -> None:
         """Take in what a worker hands over."""
-        if told["suite"]:
-            self.open_suite().merge(told["suite"])
-        self.suspects |= set(told["suspects"])
-        self.collected |= set(told["collected"])
-        self.partial |= told["partial"]
-        self.added += told["added"]
-        self.known += told["known"]
+        if worker_output["suite"]:
+            self.open_suite().merge(worker_output["suite"])
+        self.suspects |= set(worker_output["suspects"])
+        self.collected |= set(worker_output["collected"])
+        self.partial |= worker_output["partial"]
+        self.added += worker_output["added"]
+        self.known += worker_output["known"]
 
     @property
     def is_whole(self) -> bool:
@@ -137,38 +136,44 @@ class Fixture:
         strict: bool = True,
         **options: Any,
     ) -> Verification:
-        """As gonogo.verify, by the limit of the lock file; fails the test unless not `strict`.
+        """Do what gonogo.verify does, by the limit of the lock file; fails the test unless not `strict`.
 
         `controls` are what that limit is measured on, when pytest is asked to. An op that is told by its reference,
         or whose output is a nest, is held to the universal limit where the lock file has none of its own. The
         summary names a test that passes with a suspect case; under --gonogo-strict it fails.
         """
         __tracebackhide__ = True
-        from gonogo.user.verification import verify
+        from gonogo.user.request import Request
+        from gonogo.user.verification import answer, verify
 
         self._refuse_limits(options)
-        known = _call(self._take_op, op, options)
-        limit, promised = self._give_limit(known, contract, controls, device)
         usual = {"cases": self._suite.cases, "seed": self._suite.seed, "suspects": self._choose_suspects()}
-        options = usual | self._choose_record(kernel) | options
-        judged_by = {"controls": controls, "limit": limit, "strict": False}
-        found = _call(verify, kernel, op, contract=promised, device=device, **options | judged_by)
-        if found.recorded is not None:
-            self._run.added += found.recorded.added
-            self._run.known += found.recorded.known
+        options = {**usual, **self._choose_record(kernel), **options}
+        inspect.signature(verify).bind(kernel, op, **options)  # an unknown option is one of verify's
+        request = Request(kernel, op, contract=contract, controls=controls, device=device, **options)
+        limit = self._give_limit(*_call(lambda: (request.known, request.keeps)), controls, device)
         # The limit at hand here is in the file there.
-        replay = (found.replay or "").replace("limit=limit", f"lock={str(self._suite.path)!r}")
-        found = replace(found, replay=replay or None)
-        more = {"not_judged": len(found.unjudged)} | _list_setting(found.setting)
-        self._record(found.op, found.contract, found.decision, [case.verdict for case in found.verdicts], more)
-        if strict and found.failed:
+        request = replace(request, limit=limit, limit_from=None if limit is None else self._suite.path)
+        verification, _ = _call(answer, request)
+        if verification.recorded is not None:
+            self._run.added += verification.recorded.added
+            self._run.known += verification.recorded.known
+        more = {"not_judged": len(verification.unjudged)} | _list_setting(verification.setting)
+        self._record(
+            verification.op,
+            verification.contract,
+            verification.decision,
+            [case.verdict for case in verification.verdicts],
+            more,
+        )
+        if strict and verification.failed:
             counted = f"seed {options['seed']}, {options['cases']} cases per dtype"
-            pytest.fail(f"{found!r}\n  lock        limit from {self._suite.name}; {counted}")
-        if strict and found.suspect:
-            furthest = max(found.suspect, key=lambda case: case.badness)
-            count = f"{len(found.suspect)} of {len(found.verdicts)} cases"
+            pytest.fail(f"{verification!r}\n  lock        limit from {self._suite.name}; {counted}")
+        if strict and verification.suspect:
+            furthest = max(verification.suspect, key=lambda case: case.badness)
+            count = f"{len(verification.suspect)} of {len(verification.verdicts)} cases"
             self._run.suspects.add(f"{self._test.nodeid}: {count}; {furthest.case}: {furthest.verdict.message}")
-        return found
+        return verification
 
     def check(
         self,
@@ -180,21 +185,23 @@ class Fixture:
         strict: bool = True,
         **options: Any,
     ) -> Verdict:
-        """As gonogo.check, by the limit of the lock file; fails the test on a no-go unless not `strict`.
+        """Do what gonogo.check does, by the limit of the lock file; fails the test on a no-go unless not `strict`.
 
         One output cannot be had on other seeds: a suspect one passes, and the summary says so; under
         --gonogo-strict it fails.
         """
         __tracebackhide__ = True
         from gonogo.user.checking import check
+        from gonogo.words import find_contract, find_op
 
         self._refuse_limits(options)
-        limit, promised = None, None
+        limit, keeps = None, None
         if op is not None and options.get("expected") is None:
-            limit, promised = self._give_limit(op, contract, controls, "auto")
-        verdict = _call(check, actual, op, contract=promised or contract, limit=limit, **options)
+            keeps = _call(find_contract, contract)
+            limit = self._give_limit(_call(find_op, op), keeps, controls, "auto")
+        verdict = _call(check, actual, op, contract=keeps or contract, limit=limit, **options)
         name = "output" if op is None else op if isinstance(op, str) else op.name
-        self._record(name, promised.describe() if promised else "none", verdict.decision, [verdict])
+        self._record(name, keeps.describe() if keeps else "none", verdict.decision, [verdict])
         failing = ("no-go",) if self._choose_suspects() == "rerun" else ("no-go", "suspect")
         if strict and verdict.decision in failing:
             pytest.fail(f"{name}: {verdict.message}" + (f"\n  limit from {self._suite.name}" if limit else ""))
@@ -203,32 +210,21 @@ class Fixture:
         return verdict
 
     def _give_limit(
-        self, op: str | Op, contract: Contract | str | None, controls: Sequence[Callable[..., Any]], device: str
-    ) -> tuple[Limit | None, Contract]:
+        self, op: Op, contract: Contract, controls: Sequence[Callable[..., Any]], device: str
+    ) -> Limit | None:
+        """The limit of the lock file; None where it has none, and the op needs none of its own."""
         __tracebackhide__ = True
-        from gonogo.user.own_op import choose_contract
-        from gonogo.words import find_contract, find_op
-
-        known = _call(find_op, op)
-        promised = _call(find_contract, contract or choose_contract(known))
-        if known.is_nest:
-            return _call(self._suite.find_limit, known, promised), promised
-        return _call(self._suite.give_limit, known, promised, controls, device), promised
-
-    def _take_op(self, op: str | Op | None, options: Mapping[str, Any]) -> str | Op:
-        """The op that is named, at hand, or told by its reference."""
-        from gonogo.user.verification import take_op
-
-        told = {word: options[word] for word in TOLD if word in options}
-        return take_op(op, told.pop("reference", None), told.pop("inputs", None), **told)
+        if op.is_nest:
+            return _call(self._suite.find_limit, op, contract)
+        return _call(self._suite.give_limit, op, contract, controls, device)
 
     def _refuse_limits(self, options: Mapping[str, Any]) -> None:
         """The limit is the lock file's; another would be left unused."""
         __tracebackhide__ = True
         for name in ("lock", "limit"):
             if name in options:
-                told = f"{name}= is not for the fixture, whose limits are in {self._suite.name}"
-                pytest.fail(f"{told}. Name another file by --gonogo-lock, or call gonogo.verify", pytrace=False)
+                problem = f"{name}= is not for the fixture, whose limits are in {self._suite.name}"
+                pytest.fail(f"{problem}. Name another file by --gonogo-lock, or call gonogo.verify", pytrace=False)
 
     def _choose_suspects(self) -> str:
         return "fail" if self._run.config.option.gonogo_strict else "rerun"
@@ -273,13 +269,13 @@ def _list_setting(setting: Setting | None) -> dict[str, object]:
     return {"device": setting.device, "machine": setting.machine, **versions, **seed}
 
 
-def _call(function: Callable[..., T], *given: Any, **options: Any) -> T:
-    """What it returns; what gonogo refuses fails the test in one line."""
+def _call(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """What a function of gonogo returns; what it refuses fails the test in one line."""
     __tracebackhide__ = True
     from gonogo.errors import GonogoError, NoGo
 
     try:
-        return function(*given, **options)
+        return function(*arguments, **options)
     except NoGo:
         raise
     except GonogoError as error:
@@ -331,9 +327,9 @@ class _Hooks:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        told = getattr(node, "workeroutput", {}).get(FIXTURE)
-        if told:
-            self.run.merge(told)
+        worker_output = getattr(node, "workeroutput", {}).get(FIXTURE)
+        if worker_output:
+            self.run.merge(worker_output)
         else:  # a worker that died
             self.run.partial = True
 
@@ -360,7 +356,7 @@ class _Hooks:
             *filter(None, [self.pytest_report_header()]),  # -q leaves it out at the top
             *self.run.lines,
             *recorded,
-            *(f"suspect, but passed: {told}" for told in sorted(self.run.suspects)),
+            *(f"suspect, but passed: {suspect}" for suspect in sorted(self.run.suspects)),
         ]
         if lines:
             terminalreporter.write_sep("=", "gonogo")

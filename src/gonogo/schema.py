@@ -313,10 +313,10 @@ class Record(Measured):
 
     def to_dict(self) -> dict[str, Any]:
         """By column, what there is: nothing of what is None; `policy_…` for each policy."""
-        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in NESTED}
-        plain |= self.stats.to_dict() if self.stats is not None else {}
-        plain |= {policy_column(name): value for name, value in self.policies.items()}
-        return {name: value for name, value in plain.items() if value is not None}
+        columns = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in NESTED}
+        columns |= self.stats.to_dict() if self.stats is not None else {}
+        columns |= {policy_column(name): value for name, value in self.policies.items()}
+        return {name: value for name, value in columns.items() if value is not None}
 
 
 def policy_column(name: str) -> str:
@@ -324,7 +324,7 @@ def policy_column(name: str) -> str:
     return f"policy_{name}"
 
 
-READ = tuple(one.name for one in fields(Measured) if one.name not in ("outcome", "detail", "unjudged"))
+READ = tuple(column.name for column in fields(Measured) if column.name not in ("outcome", "detail", "unjudged"))
 """Fields that hold what an output reads."""
 NESTED = ("stats", "policies", "worst", "leaves", "set_up")
 """Fields of a record that are no column, or several."""

@@ -71,7 +71,7 @@ def name_contract(contract: Contract) -> str:
 def find_dtypes(given: Any) -> tuple[str, ...]:
     """Dtypes by name, each once; torch's own, and names by which others go, are taken too."""
     several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
-    names = [str(one).removeprefix("torch.") for one in several]
+    names = [str(dtype).removeprefix("torch.") for dtype in several]
     return find_words("dtype", [OTHER_NAMES.get(name, name) for name in names], DTYPES)
 
 

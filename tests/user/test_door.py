@@ -505,3 +505,35 @@ def test_files_without_an_op(files: Path) -> None:
         done = CliRunner().invoke(cli, ["check", f"{files / 'kernel.py'}:right", *words])
         assert done.exit_code != 0
         assert told in str(done.exception) + done.output
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NINE)
+def test_nine_kernels_on_a_gpu(name: str) -> None:
+    right, wrong, told = NINE[name]
+    assert verify(right, device="cuda", cases=8, **told).decision == "go"
+    assert verify(wrong, device="cuda", cases=8, **told).decision == "no-go"
+
+
+@pytest.mark.gpu
+def test_outputs_of_a_triton_kernel() -> None:
+    """Handed over behind the arguments; a program too few leaves a row unwritten."""
+    triton = pytest.importorskip("triton")
+    import triton.language as tl
+
+    @triton.jit
+    def normalize(x, y, rstd, n, width: tl.constexpr):  # type: ignore[no-untyped-def]
+        row, columns = tl.program_id(0), tl.arange(0, width)
+        values = tl.load(x + row * n + columns, mask=columns < n, other=0.0).to(tl.float32)
+        factor = 1 / tl.sqrt(tl.sum(values * values) / n + 1e-6)
+        tl.store(y + row * n + columns, (values * factor).to(y.dtype.element_ty), mask=columns < n)
+        tl.store(rstd + row, factor.to(rstd.dtype.element_ty))
+
+    def launch(rows: int) -> Callable[..., None]:
+        def kernel(x: torch.Tensor, y: torch.Tensor, rstd: torch.Tensor) -> None:
+            normalize[(x.shape[0] - rows,)](x, y, rstd, x.shape[1], triton.next_power_of_2(x.shape[1]))
+
+        return kernel
+
+    assert verify(launch(0), device="cuda", outputs="last", **NORM).decision == "go"
+    assert "unwritten: leaf 0: 130 of 1170" in message(launch(1), device="cuda", outputs="last", **NORM)

@@ -39,8 +39,8 @@ def audit_tolerance(
     for op in ops:
         for dtype in dtypes:
             audit = Audit(op.name, dtype, tolerance.name, {name: Probe(name) for name in (*PROBES, ROUNDED)})
-            found = find_limit(op.name, Contract())
-            audit.limit, audit.limit_from = None if found.limit is None else found.limit.value, found.told
+            chosen = find_limit(op.name, Contract())
+            audit.limit, audit.limit_from = None if chosen.limit is None else chosen.limit.value, chosen.told
             audit.silent = tolerance.policy is not None and tolerance.policy.find_numbers(op.name, dtype) is None
             if not audit.silent:
                 judged = _probe_cases(audit, tolerance, op, cases, live=columns is None)

@@ -32,7 +32,7 @@ def decides(tolerance: Tolerance) -> bool:
 
 
 def count_records(audit: Audit, tolerance: Tolerance, columns: Columns) -> None:
-    """In records of the op and dtype; nothing is counted where there are none."""
+    """Count in records of the op and dtype; nothing where there are none."""
     for name, wanted in (("op", audit.op), ("dtype", audit.dtype)):
         if not columns.equals(name, wanted).any():
             return
@@ -46,7 +46,7 @@ def count_records(audit: Audit, tolerance: Tolerance, columns: Columns) -> None:
 
 
 def _score_atol(rows: Rows, atol: float) -> Score:
-    """As a policy is scored, by the largest error of a record."""
+    """Score an atol by the largest error of each record; outcomes that any harness notices are no-go."""
     seen, largest = rows.columns.equals("outcome", *ALWAYS_SEEN), rows.columns.readings["absolute"]
 
     def decide_block(block: slice) -> npt.NDArray[np.int8]:
@@ -79,7 +79,7 @@ def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterat
 
 
 def count_judged(audit: Audit, judged: Sequence[Judged]) -> None:
-    """As records are counted: by the same bins."""
+    """Count kernels that were run live, by the bins that records are counted by."""
     audit.counted_in = "live"
     rows = Rows(_to_columns([record for record, _ in judged]))
     decisions = np.where([flagged for _, flagged in judged], np.int8(NO_GO), np.int8(GO))
@@ -87,7 +87,7 @@ def count_judged(audit: Audit, judged: Sequence[Judged]) -> None:
 
 
 def _to_columns(records: Sequence[Record]) -> Columns:
-    """What tells the bins apart."""
+    """Records as columns, with only what tells the bins apart."""
     columns = Columns(run=np.zeros(len(records), np.int16))
     for name in ("role", "distribution", "outcome"):
         words = [getattr(record, name) for record in records]

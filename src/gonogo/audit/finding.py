@@ -41,11 +41,11 @@ class Audit:
     probed: int = 0
     """Cases that a plainly wrong probe was tried on."""
     fooled: int = 0
-    """Among them, those where one passes."""
+    """Probed cases where a plainly wrong probe passes."""
     elements: int = 0
     """Elements looked at for how tight it is: finite, and normal in the format."""
     too_tight: int = 0
-    """Among them, those that may be off by less than half a unit in the last place."""
+    """Elements looked at that may be off by less than half a unit in the last place."""
     score: Score = field(default_factory=lambda: Score("", "", ""))
     counted_in: Literal["records", "live", "nothing"] = "nothing"
     limit: float | None = None
@@ -78,7 +78,7 @@ class Audit:
 
     @property
     def finding(self) -> str:
-        """In a few words."""
+        """What the tolerance is worth, in a few words."""
         if self.silent:
             return "says nothing"
         words = [f"vacuous {self.fooled}/{self.probed}"] if self.vacuous else []
@@ -87,13 +87,13 @@ class Audit:
         return ", ".join(words) or "no finding"
 
     def to_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain data, for --json."""
         counts = self.score.to_dict()
         return {
             "op": self.op, "dtype": self.dtype, "tolerance": self.tolerance, "says_nothing": self.silent,
             "vacuous": self.vacuous, "too_tight": self.tight,
             "probed_cases": self.probed, "vacuous_cases": self.fooled,
-            "probes": {name: {"cases": one.cases, "passed": one.passed} for name, one in self.probes.items()},
+            "probes": {name: {"cases": probe.cases, "passed": probe.passed} for name, probe in self.probes.items()},
             "elements": self.elements, "elements_below_half_ulp": self.too_tight, "counted_in": self.counted_in,
             **{name: counts[name] for name in counts if name not in HIDDEN and "no_go" not in name},
             "bins": {name: {"caught": share.part, "faults": share.whole} for name, share in self.bins.items()},
@@ -108,17 +108,17 @@ def make_table(audits: Sequence[Audit], told: str) -> Table:
         "at most (95 %)", *(f"{name} faults caught" for name in BINS), "gonogo's limit",
     )  # fmt: skip
     lines = []
-    for one in audits:
-        score = one.score
+    for audit in audits:
+        score = audit.score
         upper = score.to_dict()["fp_upper95"]
         lines.append((
-            one.op, one.dtype, one.finding,
-            *(_tell_probe(one.probes[name]) for name in PROBES),
-            f"{100 * one.too_tight / one.elements:.1f} %" if one.elements else None,
+            audit.op, audit.dtype, audit.finding,
+            *(_tell_probe(audit.probes[name]) for name in PROBES),
+            f"{100 * audit.too_tight / audit.elements:.1f} %" if audit.elements else None,
             Share(score.false_positives, score.control_cases, 2),
             None if upper is None else f"{100 * upper:.2f} %",
-            *one.bins.values(),
-            "none" if one.limit is None else f"{one.limit:.3g} bound",
+            *audit.bins.values(),
+            "none" if audit.limit is None else f"{audit.limit:.3g} bound",
         ))  # fmt: skip
     return Table(f"Tolerance {audits[0].tolerance}", columns, lines, told)
 

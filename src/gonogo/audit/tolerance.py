@@ -33,12 +33,12 @@ class Tolerance:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The tolerance as people read it."""
         return self.policy.name if self.policy else f"atol={self.atol:g} rtol={self.rtol:g}"
 
     @classmethod
     def make(cls, *, atol: float | None, rtol: float | None, policy: str | None) -> Tolerance:
-        """Of one kind or the other, checked."""
+        """A tolerance of one kind or the other, checked."""
         if policy is not None and (atol is not None or rtol is not None):
             raise InputError("give --policy, or --atol and --rtol, not both")
         if policy is not None:

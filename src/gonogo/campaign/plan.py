@@ -51,7 +51,7 @@ class Plan:
     """Faulty kernels run on one case in so many, controls on all: limits need more cases than recall does."""
     ops_folders: tuple[str, ...] = ()
     design: int = DESIGN
-    """Which way of choosing cases they are of."""
+    """The number of the way in which its cases are chosen."""
     _designs: dict[tuple[str, str], Design] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -90,17 +90,17 @@ class Plan:
             raise InputError(f"seed {self.seed} is too large; it must be below {SEEDS}")
 
     def to_dict(self) -> dict[str, Any]:
-        """For run.json."""
+        """The fields of the plan, for run.json."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.init}
 
     @classmethod
     def from_dict(cls, fields: Any) -> Plan:
-        """Back from run.json; those that do not say so are of the first design."""
+        """A plan from its fields in run.json; one that names no design is of the first."""
         try:
-            plain: dict[str, Any] = {
+            values: dict[str, Any] = {
                 name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
             }
-            return cls(**{"design": 1} | plain)
+            return cls(**{"design": 1} | values)
         except (AttributeError, TypeError) as error:
             raise InputError(f"this is no plan of a campaign: {error}") from None
 

@@ -21,7 +21,7 @@ LAYOUTS = ("contiguous", "transposed", "strided", "offset", "pitched", "expanded
 behind every row; the first axis of several repeats one entry, at stride 0; rows so far
 apart that 32 bits do not hold an offset, for a GPU."""
 EVERYWHERE = LAYOUTS[:-1]
-"""Those that need no more memory than the elements do."""
+"""Layouts that need no more memory than the elements do."""
 _ID = re.compile(
     r"(?P<op>\w+):(?P<dtype>\w+):(?P<sizes>-|\d+(x\d+)*):(?P<layout>[a-z]+):(?P<distribution>\w+):(?P<seed>\d+)"
 )
@@ -75,27 +75,27 @@ def parse_case(text: str, op: Op | None = None) -> Case:
     """
     from gonogo.cases.values import DISTRIBUTIONS
 
-    found = _ID.fullmatch(text)
-    if found is None:
+    match = _ID.fullmatch(text)
+    if match is None:
         raise InputError(f"{text!r} is no case id; one looks like softmax:f16:2x7x1025:c:uniform:81")
     dtypes = {DTYPE_CODES[name]: name for name in (DTYPES if op is None else op.dtypes)}
-    words: list[tuple[str, str, Collection[str]]] = [("dtype", found["dtype"], dtypes)]
-    words += [("layout", letter, _LETTERS) for letter in found["layout"]]
+    words: list[tuple[str, str, Collection[str]]] = [("dtype", match["dtype"], dtypes)]
+    words += [("layout", letter, _LETTERS) for letter in match["layout"]]
     drawn = op is not None and op.draw is not None
-    words.append(("distribution", found["distribution"], [DRAWN] if drawn else DISTRIBUTIONS))
+    words.append(("distribution", match["distribution"], [DRAWN] if drawn else DISTRIBUTIONS))
     for what, value, known in words:
         if value not in known:
             raise InputError(f"case id {text!r}: {what} {value!r} is none of {', '.join(known)}")
-    if op is not None and op.name != found["op"]:
-        raise InputError(f"case id {text!r} is of op {found['op']}, not of {op.name}")
-    op = op or get_op(found["op"])
-    sizes = tuple(int(size) for size in found["sizes"].split("x") if size != "-")
+    if op is not None and op.name != match["op"]:
+        raise InputError(f"case id {text!r} is of op {match['op']}, not of {op.name}")
+    op = op or get_op(match["op"])
+    sizes = tuple(int(size) for size in match["sizes"].split("x") if size != "-")
     if len(sizes) != len(op.axes):
         raise InputError(f"case id {text!r}: {len(sizes)} sizes for the axes {' '.join(op.axes)} of {op.name}")
-    layout = "+".join(_LETTERS[letter] for letter in found["layout"])
-    if len(found["layout"]) not in (1, max(1, len(op.inputs))):
+    layout = "+".join(_LETTERS[letter] for letter in match["layout"])
+    if len(match["layout"]) not in (1, max(1, len(op.inputs))):
         raise InputError(
-            f"case id {text!r}: {len(found['layout'])} layouts for the {len(op.inputs)} inputs of {op.name}; "
+            f"case id {text!r}: {len(match['layout'])} layouts for the {len(op.inputs)} inputs of {op.name}; "
             "give one, or one for each"
         )
-    return Case(op.name, dtypes[found["dtype"]], sizes, layout, found["distribution"], int(found["seed"]))
+    return Case(op.name, dtypes[match["dtype"]], sizes, layout, match["distribution"], int(match["seed"]))

@@ -37,18 +37,18 @@ class Call:
 
     @property
     def by_name(self) -> dict[str, Any]:
-        """All arguments."""
+        """All arguments, by name."""
         return {**dict(zip(self.names, self.args, strict=True)), **self.kwargs}
 
     @cached_property
     def tensors(self) -> list[tuple[str, torch.Tensor]]:
-        """Path and tensor of all tensors among them."""
+        """Path and tensor of all tensors among the arguments."""
         import torch
 
         return [(path, leaf) for path, leaf in list_leaves(self.by_name) if isinstance(leaf, torch.Tensor)]
 
     def map(self, function: Callable[[str, torch.Tensor], Any]) -> Call:
-        """The same call with what `function` makes of each path and tensor."""
+        """A copy of the call with what `function` makes of each path and tensor in the tensor's stead."""
         import torch
 
         def change(path: str, leaf: Any) -> Any:
@@ -73,18 +73,18 @@ def draw_arguments(op: Op, seed: int, dtype: str) -> Any:
     """What a user's generator gives; torch's, NumPy's and Python's own generators begin at the seed, too."""
     assert op.draw is not None
     draw = op.draw.load()
-    given = find_draw_arguments(draw, seed, dtype)
-    shown = ", ".join(map(str, given))
+    arguments = find_draw_arguments(draw, seed, dtype)
+    shown = ", ".join(map(str, arguments))
     with _seeded(seed):
         try:
-            return draw(*given)
+            return draw(*arguments)
         except Exception as error:
             why = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise BadArguments(f"inputs: {_name(draw)}({shown}) raised {why}") from error
 
 
 def find_draw_arguments(draw: Callable[..., Any], seed: int, dtype: str) -> tuple[Any, ...]:
-    """As many of seed and dtype as it takes: one that takes neither is seeded from outside."""
+    """As many of seed and dtype as a generator takes: one that takes neither is seeded from outside."""
     import torch
 
     every = (seed, getattr(torch, dtype))
@@ -92,10 +92,18 @@ def find_draw_arguments(draw: Callable[..., Any], seed: int, dtype: str) -> tupl
         parameters = list(inspect.signature(draw).parameters.values())
     except (TypeError, ValueError):
         return every
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return every
-    placed = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    named = [one.name for one in placed if one.default is one.empty or one.name in ("seed", "dtype")]
+    placed = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    named = [
+        parameter.name
+        for parameter in placed
+        if parameter.default is parameter.empty or parameter.name in ("seed", "dtype")
+    ]
     return (every[1],) if named == ["dtype"] else every[: len(named)]
 
 
@@ -159,21 +167,25 @@ def _take_array(path: str, leaf: Any) -> Any:
 
 def name_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """The names that a function has for its arguments; their places, where it does not tell."""
-    places = tuple(str(place) for place in range(len(args)))
+    positions = tuple(str(position) for position in range(len(args)))
     target = getattr(function, "forward", function)
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):
-        return places
+        return positions
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise BadArguments(f"inputs: the reference {_name(function)} does not take them: {error}") from None
     named = [
-        one for one in signature.parameters.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    names = [one.name for one in named if one.name in bound.arguments and one.name not in kwargs][: len(args)]
-    return (*names, *places[len(names) :])
+    names = [
+        parameter.name for parameter in named if parameter.name in bound.arguments and parameter.name not in kwargs
+    ][: len(args)]
+    return (*names, *positions[len(names) :])
 
 
 def _name(function: Any) -> str:

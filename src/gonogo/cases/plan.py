@@ -39,7 +39,7 @@ Planned = tuple[Case, str]
 
 
 def find_usable(op: Op, distributions: Sequence[str]) -> list[str]:
-    """Those of the distributions that an op takes."""
+    """The distributions that an op takes, of those named."""
     if op.draw is not None:
         return [DRAWN]
     return [
@@ -253,9 +253,9 @@ class Design:
         alone += [("class", axis, classify(size)) for axis, size in sizes]
         listed: list[tuple[object, ...]] = [("size", *pair) for pair in sizes if pair[1] in self.op.sizes[pair[0]]]
         pairs = combinations(sorted(sizes), 2)
-        alike = [("alike", one, other) for (one, size), (other, same) in pairs if size == same > 1]
+        alike = [("alike", axis, other) for (axis, size), (other, same) in pairs if size == same > 1]
         return [*alone, *combinations(alone, 2), *listed, *alike]
 
     def _rate(self, features: Sequence[tuple[object, ...]]) -> float:
-        """How much of it is new: whatever was seen n times counts 1/(1 + n)²."""
+        """How much of some features is new: whatever was seen n times counts 1/(1 + n)²."""
         return sum([1 / (1 + self.seen[feature]) ** 2 for feature in features])

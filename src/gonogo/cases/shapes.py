@@ -63,11 +63,11 @@ class SizeLimit:
     """Whether rows may be further apart than 32 bits hold an offset."""
 
     def allow(self, elements: int) -> Budget:
-        """For arrays of so many elements."""
+        """What a case may cost that has arrays of so many elements."""
         return Budget(elements, elements, self.rows, self.work)
 
     def allow_large(self) -> Budget:
-        """For a case of many tiles along several axes; no more than usual where that is all there may be."""
+        """What a case of many tiles along several axes may cost; the usual where that is all there may be."""
         if self.most <= self.elements:
             return self.allow(self.elements)
         inputs, output = max(2**17, 2 * self.elements), max(2**17, 16 * self.elements)
@@ -94,7 +94,7 @@ class Picker:
         self._digests = 0
 
     def below(self, count: int) -> int:
-        """The next, less than `count`."""
+        """The next number, less than `count`."""
         if not self._words:
             digest = blake2b(f"{self._name}/{self._digests}".encode()).digest()
             self._words = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, len(digest), 4)]
@@ -243,5 +243,5 @@ class Axes:
 
 
 def classify(size: int) -> tuple[int, bool]:
-    """Which class of sizes it is in, and whether tiles divide it: tails are of one kind, fast paths of another."""
+    """Which class of sizes one is in, and whether tiles divide it: tails are of one kind, fast paths of another."""
     return bisect_right(EDGES, size - 1), size % TILE == 0

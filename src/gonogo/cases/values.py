@@ -28,11 +28,11 @@ class Stream:
         self._bits = np.random.Philox(key=key)
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:
-        """64 random bits each."""
+        """Words of 64 random bits each."""
         return self._bits.random_raw(count)
 
     def uniform(self, count: int) -> Floats:
-        """In [0, 1), 53 bits each."""
+        """Numbers in [0, 1), of 53 random bits each."""
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def normal(self, count: int) -> Floats:

@@ -24,7 +24,7 @@ HOLDOUTS = ("none", "run", "implementation", "distribution", "shape", "op", "dev
 
 
 def _offer(list_words: Callable[[click.Context], Iterable[str]], *, several: bool = False) -> Completer:
-    """A callback for click. With `several`, the words before the last comma stay as they are."""
+    """A callback for click that offers words. With `several`, the words before the last comma stay as they are."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, begun = incomplete.rpartition(",") if several else ("", "", incomplete)
@@ -40,7 +40,7 @@ def _list_policies(context: click.Context) -> list[str]:
 
 
 def _list_kernels(context: click.Context) -> list[str]:
-    """Those of the op that the case before it is of; of all ops where none is known."""
+    """Names of the kernels of the op that the case before this word is of; of all kernels where none is known."""
     op = str(context.params.get("case_id") or "").partition(":")[0]
     names = (op,) if op in op_names() else op_names()
     return [kernel.name for name in names for kernel in get_op(name).kernels]
@@ -92,12 +92,12 @@ def install_script(command: click.Command, shell: str) -> str:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(script, encoding="utf-8")
-        told = f"completion is in {path}"
+        message = f"completion is in {path}"
         if shell != "fish":
-            told += f", which {_source_in_profile(shell, path)} reads"
+            message += f", which {_source_in_profile(shell, path)} reads"
     except OSError as error:
         raise InputError(f"cannot write {error.filename}: {error.strerror}. Print it: --show-completion") from None
-    return f"{told}. It works in new {shell} windows"
+    return f"{message}. It works in new {shell} windows"
 
 
 def _source_in_profile(shell: str, script: Path) -> Path:
@@ -113,7 +113,7 @@ def _source_in_profile(shell: str, script: Path) -> Path:
 
 
 def find_shell(given: str) -> str:
-    """As given, or the one of the user, by the name of $SHELL."""
+    """The shell that is named, else the user's own, by $SHELL; one without completion is refused."""
     shell = given or Path(os.environ.get("SHELL", "")).name
     if shell not in SHELLS:
         raise InputError(f"no completion for the shell {shell!r}; known: {', '.join(SHELLS)}")

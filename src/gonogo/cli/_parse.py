@@ -57,7 +57,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def prepare_file(path: Path) -> None:
-    """Make the folder of a file to write, likewise."""
+    """Make the folder of a file to write; refuse a path that takes no file before work is done, not after."""
     with write_to(path):
         if path.is_dir():
             raise InputError(f"cannot write to {path}: it is a folder. Name a file in it")

@@ -24,19 +24,19 @@ PIPED_WIDTH = 400
 
 
 def make_console() -> Console:
-    """Of stdout: as wide as the terminal, or as nothing needs to be cut."""
+    """A console on stdout: as wide as the terminal; where there is none, so wide that nothing is cut."""
     terminal = sys.stdout.isatty()
-    plain = not terminal or bool(os.environ.get("NO_COLOR"))
-    return Console(width=None if terminal else PIPED_WIDTH, color_system=None if plain else "auto")
+    colourless = not terminal or bool(os.environ.get("NO_COLOR"))
+    return Console(width=None if terminal else PIPED_WIDTH, color_system=None if colourless else "auto")
 
 
 def print_tables(tables: Sequence[Table]) -> None:
-    """One below the other."""
+    """Print tables, one below the other."""
     console = make_console()
     for table in tables:
         console.print(table.to_rich())
 
 
 def print_json(value: Any) -> None:
-    """Strict JSON, whatever numbers are in it."""
+    """Print strict JSON, whatever numbers are in it."""
     click.echo(json.dumps(to_plain(value), indent=1, allow_nan=False))

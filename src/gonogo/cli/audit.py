@@ -73,7 +73,7 @@ def audit(
     if as_json:
         print_json({
             "schema": 1, "tolerance": tolerance.name, "cases": cases, "counted_in": counted,
-            "audits": [one.to_dict() for one in audits],
+            "audits": [result.to_dict() for result in audits],
         })  # fmt: skip
         return
     note = (

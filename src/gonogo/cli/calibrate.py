@@ -132,12 +132,12 @@ def _print_changes(before: list[Limit], after: list[Limit], as_json: bool) -> No
         print_tables([Table(f"{len(lines)} of {either} limits changed", names, lines)])
 
 
-def _parse_parameters(given: tuple[str, ...]) -> dict[str, float]:
-    found = {}
-    for text in given:
+def _parse_parameters(texts: tuple[str, ...]) -> dict[str, float]:
+    parameters = {}
+    for text in texts:
         name, _, value = text.partition("=")
         try:
-            found[name] = float(value)
+            parameters[name] = float(value)
         except ValueError:
             raise InputError(f"parameter {text!r} is not of the form name=number") from None
-    return found
+    return parameters

@@ -101,7 +101,7 @@ def check(
         from gonogo.user.isolated import check_file
     try:
         with Reporter(sys.stderr.isatty()) as reporter:
-            found = check_file(
+            file_verification = check_file(
                 kernel, known, contract=contract, dtypes=split_words(dtypes), cases=cases, seed=seed, device=device,
                 lock=lock, allowance=Allowance(timeout_s, memory_gb * 2**30),
                 suspects="fail" if strict else "rerun", only=only, record=record, report=reporter.report,
@@ -110,29 +110,29 @@ def check(
         click.echo("interrupted: no verdict", err=True)
         sys.exit(130)
     if as_json:
-        print_json(found.to_dict())
+        print_json(file_verification.to_dict())
     else:
-        _print(found)
-    sys.exit(1 if found.verification.decision == "no-go" else 0)
+        _print(file_verification)
+    sys.exit(1 if file_verification.verification.decision == "no-go" else 0)
 
 
-def _print(found: FileVerification) -> None:
+def _print(file_verification: FileVerification) -> None:
     from gonogo.verdict.verdicts import list_worst, tell_verification
 
-    verification, kernel = found.verification, found.kernel
+    verification, kernel = file_verification.verification, file_verification.kernel
     count, failed = len(verification.verdicts), len(verification.failed)
     lines = [
         ("cases", f"{failed} of {count} cases failed"
          + (f", {len(verification.suspect)} suspect" if verification.suspect else "")
          + f"; contract {verification.contract}"),
-        ("limit", _tell_limit(found)),
-        ("outcomes", ", ".join(f"{number} {name}" for name, number in found.outcomes.items())),
+        ("limit", _tell_limit(file_verification)),
+        ("outcomes", ", ".join(f"{number} {name}" for name, number in file_verification.outcomes.items())),
     ]  # fmt: skip
-    done = sum(found.outcomes.values())
-    if done < found.planned:
-        lines.append(("stopped", f"after {done} of {found.planned} cases: it timed out too often"))
+    done = sum(file_verification.outcomes.values())
+    if done < file_verification.planned:
+        lines.append(("stopped", f"after {done} of {file_verification.planned} cases: it timed out too often"))
     others = list_worst(verification.failed)[1:]
-    also = [("also", f"{one.case}: {_tell(one.verdict)}") for one in others[: SHOWN_FAILURES - 1]]
+    also = [("also", f"{failure.case}: {_tell(failure.verdict)}") for failure in others[: SHOWN_FAILURES - 1]]
     if len(others) >= SHOWN_FAILURES:
         also.append(("", f"and {len(others) - SHOWN_FAILURES + 1} more; all of them: --json"))
     click.echo(f"{kernel.path.name}:{kernel.function} as {verification.op}: {verification.decision}")
@@ -143,9 +143,9 @@ def _print(found: FileVerification) -> None:
 
 
 def _print_lines(lines: list[tuple[str, str]]) -> None:
-    for name, told in lines:
-        if told:
-            click.echo(f"  {name:<11} {told}")
+    for name, text in lines:
+        if text:
+            click.echo(f"  {name:<11} {text}")
 
 
 def _tell(verdict: Verdict) -> str:
@@ -154,6 +154,6 @@ def _tell(verdict: Verdict) -> str:
     return f"reads {verdict.reading:.4g}, limit {verdict.limit:.4g}"
 
 
-def _tell_limit(found: FileVerification) -> str:
-    verdict = found.verification.verdicts[0].verdict
+def _tell_limit(file_verification: FileVerification) -> str:
+    verdict = file_verification.verification.verdicts[0].verdict
     return f"{verdict.limit:.4g} {verdict.gauge} ({verdict.limit_from})"

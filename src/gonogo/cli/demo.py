@@ -44,12 +44,12 @@ def demo(device: str, as_json: bool) -> None:
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
-    """The framework's own."""
+    """The framework's own softmax."""
     return x.softmax(-1)
 
 
 def softmax_short_sum(x: torch.Tensor) -> torch.Tensor:
-    """In float32, but the row sum stops one column early: a tail mask that is off by one."""
+    """Softmax in float32, but the row sum stops one column early: a tail mask that is off by one."""
     wide = x.float()
     powers = (wide - wide.amax(-1, keepdim=True)).exp()
     return (powers / powers[..., :-1].sum(-1, keepdim=True)).to(x.dtype)

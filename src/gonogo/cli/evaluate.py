@@ -81,38 +81,38 @@ def evaluate(
     dtype = find_dtypes(dtype)[0] if dtype else ""
     find_runs([*runs, *(drift or ())])  # all of them, before any is read
     if drift:
-        found = [make_drift(load((drift[0],)), load((drift[1],)), default_methods()[0])]
+        all_tables = [make_drift(load((drift[0],)), load((drift[1],)), default_methods()[0])]
         result = {}
     else:
         if not runs:
             raise InputError("no runs given. Example: gonogo evaluate records")
         rows = load(runs)
         evaluation = score(rows.columns, holdout, every_method=every_method)
-        found, result = evaluation.to_tables(), evaluation.to_dict()
-        scores = {one.name: one for one in evaluation.scores}
+        all_tables, result = evaluation.to_tables(), evaluation.to_dict()
+        scores = {method_score.name: method_score for method_score in evaluation.scores}
         if tables:
-            found += [
+            all_tables += [
                 evaluation.to_recall_table(),
                 make_headline(rows),
                 make_tightening(rows),
                 make_recall(rows, scores),
                 make_curve(rows, scores),
             ]
-            found.append(make_non_finite_table(rows))
+            all_tables.append(make_non_finite_table(rows))
         if sweep:
-            found.append(make_sweep(rows, holdout))
+            all_tables.append(make_sweep(rows, holdout))
     if as_json:
         extra = {
             t.title: [dict(zip(t.columns, map(_plain, row), strict=True)) for row in t.rows]
-            for t in (found if drift else found[len(evaluation.to_tables()) :])
+            for t in (all_tables if drift else all_tables[len(evaluation.to_tables()) :])
         }
         print_json(result | ({"schema": 1, "tables": extra} if extra else {}))
         return
-    print_tables(found)
+    print_tables(all_tables)
 
 
 def _plain(cell: object) -> object:
-    """For JSON; a share of nothing is null."""
+    """A cell of a table as JSON holds it; a share of nothing is null."""
     from gonogo.evaluate.table import Share
 
     if isinstance(cell, Share) and not cell.whole:

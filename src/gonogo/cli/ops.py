@@ -33,18 +33,18 @@ def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> No
     """
     for folder in ops_path:
         add_folder(folder)
-    found = [find_op(name) for name in names or op_names()]
+    listed_ops = [find_op(name) for name in names or op_names()]
     if as_json:
-        print_json({"schema": 1, "ops": [_describe_op(op) for op in found]})
+        print_json({"schema": 1, "ops": [_describe_op(op) for op in listed_ops]})
         return
     definitions = [_tell_definition(get_op(name)) for name in names]
-    table = Table(title=f"{len(found)} ops, {sum(len(op.kernels) for op in found)} kernels")
+    table = Table(title=f"{len(listed_ops)} ops, {sum(len(op.kernels) for op in listed_ops)} kernels")
     for column in ("op", "kernel", "role", "framework", "what it does, or its bug and where it shows"):
         table.add_column(column, overflow="fold")
-    for op in found:
-        for place, kernel in enumerate(op.kernels):
+    for op in listed_ops:
+        for position, kernel in enumerate(op.kernels):
             table.add_row(
-                "" if place else op.name,
+                "" if position else op.name,
                 kernel.name,
                 kernel.role,
                 kernel.framework,
@@ -73,14 +73,14 @@ def _tell_definition(op: Op) -> str:
     return "\n".join(lines)
 
 
-def _tell_input(given: Input) -> str:
-    return f"{given.name}: {given.axes or 'scalar'}{KINDS[given.kind].format(below=given.below)}"
+def _tell_input(described: Input) -> str:
+    return f"{described.name}: {described.axes or 'scalar'}{KINDS[described.kind].format(below=described.below)}"
 
 
 def _read_description(op: Op) -> str:
     assert isinstance(op.reference, InFolder)
-    told = " ".join((import_op(op.reference.home, op.name).__doc__ or "").split())
-    return told.removeprefix(f"{op.name}: ")
+    text = " ".join((import_op(op.reference.home, op.name).__doc__ or "").split())
+    return text.removeprefix(f"{op.name}: ")
 
 
 def _read_reference(op: Op) -> str:

@@ -170,15 +170,15 @@ def _find_run(context: click.Context, out: Path | None) -> Path:
 
     if out is None:
         raise InputError("--resume needs --out with the run directory to complete")
-    given = [
+    overrides = [
         parameter.opts[0] if isinstance(parameter, click.Option) else "OPS"
         for parameter in context.command.params
         if parameter.name not in WITH_RESUME
         and context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
         and context.params[str(parameter.name)] != ()
     ]
-    if given:
-        raise InputError(f"--resume goes by the plan in {out / 'run.json'}; leave out {', '.join(given)}")
+    if overrides:
+        raise InputError(f"--resume goes by the plan in {out / 'run.json'}; leave out {', '.join(overrides)}")
     read_description(out)  # says what is no run, before anything is imported
     return out
 

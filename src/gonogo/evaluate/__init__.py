@@ -43,7 +43,7 @@ class Evaluation:
         return "in-sample" if self.holdout == "none" else f"held out by {self.holdout}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain data, for --json."""
         return {
             "schema": 1, "holdout": self.holdout, "in_sample": self.holdout == "none", "records": self.records,
             "runs": list(self.runs), "devices": sorted(set(self.devices)), "manifest_signal": MANIFEST,
@@ -61,7 +61,7 @@ class Evaluation:
         return make_recall_by_bin(sorted(named, key=rank), self.how)
 
     def to_table(self) -> Table:
-        """Side by side: those with few false positives first, then by recall of what differs."""
+        """All methods side by side: those with few false positives first, then by recall of what differs."""
         lines = [_make_line(score) for score in sorted(self.scores, key=rank)]
         machines = ", ".join(sorted(set(self.devices)))
         columns = (
@@ -116,8 +116,8 @@ def _tell_suspects(scores: Sequence[Score]) -> str:
 
 
 def _tell_left_out(left_out: dict[str, int]) -> str:
-    told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
-    return f"Left out: {told}." if told else ""
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
+    return f"Left out: {reasons}." if reasons else ""
 
 
 def evaluate(columns: Columns, holdout: str = "run", *, every_method: bool = False) -> Evaluation:
@@ -160,8 +160,8 @@ def make_non_finite_table(rows: Rows) -> Table:
         for role in ("control", "faulty"):
             here = columns.equals("distribution", distribution) & columns.equals("role", role)
             counts = np.bincount(columns.codes["outcome"][here], minlength=len(columns.names["outcome"]))
-            found = {name: int(count) for name, count in zip(columns.names["outcome"], counts, strict=False)}
-            lines.append((f"{distribution}, {role}", int(here.sum()), *(found.get(n, 0) for n in SHOWN_OUTCOMES)))
+            tally = {name: int(count) for name, count in zip(columns.names["outcome"], counts, strict=False)}
+            lines.append((f"{distribution}, {role}", int(here.sum()), *(tally.get(n, 0) for n in SHOWN_OUTCOMES)))
     return Table("Inputs with NaN and infinities", ("rows", "cases", *SHOWN_OUTCOMES), lines)
 
 

@@ -95,11 +95,11 @@ def _draw_bars(axes: Axes, cells: Sequence[Cell]) -> None:
     axes.set_xscale("log")
     axes.set_xlim(left, right)
     axes.set_ylim(len(cells) - 0.4, -0.6)
-    for place, cell in enumerate(cells):
+    for position, cell in enumerate(cells):
         end = min(cell.factor, right)
         words, aside = ("exact", -6) if end == right else (_format_factor(cell.factor), 4 if end >= 1 else -4)
-        axes.barh(place, end - 1, left=1, height=0.72, color=COLOURS.get(cell.dtype, OTHER))
-        axes.annotate(words, (end, place), (aside, 0), textcoords="offset points",
+        axes.barh(position, end - 1, left=1, height=0.72, color=COLOURS.get(cell.dtype, OTHER))
+        axes.annotate(words, (end, position), (aside, 0), textcoords="offset points",
                       ha="left" if aside > 0 else "right", va="center_baseline",
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
     axes.set_yticks(range(len(cells)), [f"{cell.kernel}  {cell.dtype}" for cell in cells])

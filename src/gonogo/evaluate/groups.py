@@ -60,16 +60,16 @@ def pack(mask: Mask) -> Bits:
 
 
 def unpack(bits: Bits, rows: int) -> Mask:
-    """The mask of so many rows again."""
+    """The mask of so many rows, from its bits."""
     return np.unpackbits(bits.view(np.uint8), count=rows).view(bool)
 
 
 def look_up(table: npt.NDArray[T], codes: Codes) -> npt.NDArray[T]:
     """What a table holds for each row's code."""
-    found = np.empty(len(codes), table.dtype)
+    values = np.empty(len(codes), table.dtype)
     for block in split_blocks(len(codes)):
-        found[block] = table[codes[block]]
-    return found
+        values[block] = table[codes[block]]
+    return values
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,17 @@ class Cells:
             sizes = [len(columns.names[name]) + 1 for name in names]  # the first is none
             occurs = np.zeros(cells * math.prod(sizes), bool)
             for block in split_blocks(len(columns)):
-                place = of_row[block]
+                combination = of_row[block]
                 for name, size in zip(names, sizes, strict=True):
-                    place = place * size + columns.codes[name][block] + 1
-                of_row[block] = place
-                occurs[place] = True
+                    combination = combination * size + columns.codes[name][block] + 1
+                of_row[block] = combination
+                occurs[combination] = True
             numbers = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
             for block in split_blocks(len(columns)):
                 of_row[block] = numbers[of_row[block]]
-            before, *found = np.unravel_index(np.flatnonzero(occurs), (cells, *sizes))
+            before, *new_codes = np.unravel_index(np.flatnonzero(occurs), (cells, *sizes))
             codes = {name: values[before] for name, values in codes.items()}
-            codes |= {name: (code - 1).astype(np.int16) for name, code in zip(names, found, strict=True)}
+            codes |= {name: (code - 1).astype(np.int16) for name, code in zip(names, new_codes, strict=True)}
             cells = len(before)
         return cls(of_row.astype(np.int16) if cells < 2**15 else of_row, codes)
 
@@ -207,7 +207,7 @@ class Rows:
     def group_cells(
         self, rule: Rule, gauge: str, *, across_kernels: bool = False
     ) -> tuple[npt.NDArray[np.int32], list[tuple[str, ...]]]:
-        """As `group`, cell by cell."""
+        """The limit of each cell, as a code, and what the codes stand for: op, contract, kernel, dtype."""
         pooled = rule.pools != "control" or across_kernels
         none = np.full(len(self.cells), -1, np.int16)
         keys = {
@@ -248,18 +248,18 @@ class Rows:
 
     @cached_property
     def _contract(self) -> npt.NDArray[np.int16]:
-        """Its contract, or its control's where no control promises the same."""
+        """A cell's contract, or its control's where no control promises the same."""
         op, contract = self.cells.codes["op"], self.cells.codes["contract"]
-        promised = set(zip(op[self._is_control].tolist(), contract[self._is_control].tolist(), strict=True))
-        known = [pair in promised for pair in zip(op.tolist(), contract.tolist(), strict=True)]
+        of_controls = set(zip(op[self._is_control].tolist(), contract[self._is_control].tolist(), strict=True))
+        known = [pair in of_controls for pair in zip(op.tolist(), contract.tolist(), strict=True)]
         return np.where(known, contract, self._contract_of_source)
 
     @cached_property
     def _contract_of_source(self) -> npt.NDArray[np.int16]:
-        """What its control promises in its dtype; −1 where that has no row."""
+        """What a cell's control promises in its dtype; −1 where that has no row."""
         kernel, dtype, contract = (self.cells.codes[name] for name in ("kernel", "dtype", "contract"))
         shape = len(self.columns.names["kernel"]) + 1, len(self.columns.names["dtype"]) + 1
         table = np.full(shape, -1, np.int16)
         table[kernel[self._is_control], dtype[self._is_control]] = contract[self._is_control]
-        found: npt.NDArray[np.int16] = table[self._source, dtype]
-        return found
+        contracts: npt.NDArray[np.int16] = table[self._source, dtype]
+        return contracts

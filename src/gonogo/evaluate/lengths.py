@@ -29,7 +29,7 @@ class LengthCount:
     manifest: Caught
 
     def to_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """Plain data, for --json."""
         return {
             "method": self.method, "terms": self.terms,
             "control_cases": self.controls.cases, "false_positives": self.controls.flagged,
@@ -62,10 +62,10 @@ def count_lengths(rows: Rows, scores: Sequence[Score]) -> tuple[LengthCount, ...
 
 def make_length_table(counts: Sequence[LengthCount], how: str) -> Table:
     """One line per length; the paper's rule knows no suspect."""
-    by_place = {(count.terms, count.method): count for count in counts}
+    by_terms_and_method = {(count.terms, count.method): count for count in counts}
     lines = []
     for terms in dict.fromkeys(count.terms for count in counts):
-        ours, paper = (by_place[terms, method] for method in METHODS)
+        ours, paper = (by_terms_and_method[terms, method] for method in METHODS)
         lines.append((
             terms, Share(ours.controls.flagged, ours.controls.cases, 3),
             Share(ours.manifest.flagged, ours.manifest.cases, 2),

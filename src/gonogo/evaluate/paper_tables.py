@@ -75,13 +75,13 @@ def find_tightening(rows: Rows) -> list[tuple[Cell, int]]:
     """Per control and dtype: the hand-picked atol, the paper's rule on its readings, and the number of these."""
     kernels = {k.name: k for op in find_ops() for k in op.kernels}
     paper = default_methods()[1]
-    found = []
+    cells = []
     for limit in calibrate(rows, paper):
         kernel: Kernel = kernels[str(limit.kernel)]
         current = kernel.current.get(str(limit.dtype))
         if current is not None:
-            found.append((Cell(kernel.name, str(limit.dtype), current, limit.value), limit.cases))
-    return sorted(found, key=lambda pair: (pair[0].kernel, pair[0].dtype))
+            cells.append((Cell(kernel.name, str(limit.dtype), current, limit.value), limit.cases))
+    return sorted(cells, key=lambda pair: (pair[0].kernel, pair[0].dtype))
 
 
 def make_tightening(rows: Rows) -> Table:

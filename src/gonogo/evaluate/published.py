@@ -51,7 +51,7 @@ class Headline:
 
     @property
     def recall_calibrated(self) -> float:
-        """Share that calibrated tolerances flag."""
+        """Share of the buggy cases that calibrated tolerances flag."""
         return self.flagged_calibrated / self.buggy_cases
 
     @property
@@ -97,14 +97,14 @@ class Published:
     """Buggy kernel → control."""
     paper: Headline
     rerun: Headline
-    """The same artefact, run again."""
+    """What the paper's artefact came to when it was run again."""
     tightening: tuple[Tightening, ...]
     recall: tuple[Recall, ...]
 
 
 @cache
 def load_published() -> Published:
-    """The figures.
+    """The figures of the paper.
 
     >>> f"{load_published().paper.recall_calibrated:.1%}"
     '82.4%'

@@ -73,18 +73,18 @@ def score_methods(rows: Rows, holdout: str, methods: Sequence[Method]) -> list[S
             held_out[fold.judge] = number
             cells = np.unique(rows.cells.of_row[fold.judge & rows.counted])
             calibrate = fold.calibrate[rows.calibrating_by_cell[0]]
-            for method, (groups, names), found in zip(methods, grouped, limits, strict=True):
+            for method, (groups, names), by_fold in zip(methods, grouped, limits, strict=True):
                 readings = sorted_readings[method.gauge, method.passing_only].restrict(calibrate)
                 judged_groups = np.unique(groups[cells])
                 members = [np.flatnonzero(groups == group) for group in judged_groups]
                 contracts = [names[group][1] for group in judged_groups]
                 values = pool.map(partial(_find_value, method, readings), contracts, members)
-                found.append(np.full(len(groups), np.nan))
+                by_fold.append(np.full(len(groups), np.nan))
                 for here, value in zip(members, values, strict=True):
-                    found[-1][here] = value
+                    by_fold[-1][here] = value
         candidates = rows.counted & (held_out > 0)
         judge = partial(_score_method, rows, candidates, held_out)
-        return list(pool.map(judge, methods, [np.stack(found) for found in limits]))
+        return list(pool.map(judge, methods, [np.stack(by_fold) for by_fold in limits]))
 
 
 def _score_method(
@@ -94,8 +94,8 @@ def _score_method(
     is_silent = bool(np.isnan(limits).all())
 
     def decide_block(block: slice) -> Decisions:
-        place = held_out[block] * np.int32(limits.shape[1]) + rows.cells.of_row[block]
-        limit, sound = limits.ravel().take(place), rows.sound[block]
+        at = held_out[block] * np.int32(limits.shape[1]) + rows.cells.of_row[block]
+        limit, sound = limits.ravel().take(at), rows.sound[block]
         explained = rows.columns.readings["deterministic"][block] if method.gauge == "bound" else np.nan
         decisions = decide(sound, rows.columns.readings[method.gauge][block], limit, explained)
         decisions[np.isnan(limit) & (sound | is_silent)] = UNJUDGED
@@ -127,11 +127,11 @@ class Readings:
         return cls(values, usable, starts, rows.cells.codes["op"])
 
     def restrict(self, calibrate: Mask) -> Readings:
-        """Of some of the rows alone."""
+        """The readings of which only those of some rows are usable."""
         return replace(self, usable=self.usable & calibrate)
 
     def of_cells(self, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """The usable ones of some cells."""
+        """The usable readings of some cells."""
         slices = [slice(self.starts[cell], self.starts[cell + 1]) for cell in cells]
         return np.concatenate([self.values[here][self.usable[here]] for here in slices]).astype(np.float64)
 

@@ -22,7 +22,7 @@ class Table:
     note: str = ""
 
     def to_markdown(self) -> str:
-        """With its title as a heading."""
+        """As Markdown, with the title as a heading."""
         align = ["---" if i == 0 else "---:" for i in range(len(self.columns))]
         lines = [f"## {self.title}", ""] + ([self.note, ""] if self.note else [])
         lines += ["| " + " | ".join(cells) + " |" for cells in (self.columns, align)]
@@ -30,7 +30,7 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
-        """Numbers in full."""
+        """As CSV, with numbers in full."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
@@ -38,7 +38,7 @@ class Table:
         return out.getvalue()
 
     def to_rich(self) -> rich.table.Table:
-        """For a console."""
+        """As a table for a console."""
         import rich.table
 
         table = rich.table.Table(title=self.title, caption=self.note or None)
@@ -64,7 +64,7 @@ class Share:
 
 
 def format_cell(cell: Any) -> str:
-    """Short, for people."""
+    """One cell as a short text, for people."""
     if cell is None:
         return "–"
     if isinstance(cell, float):

@@ -78,7 +78,7 @@ class Score:
 
     @property
     def flagged(self) -> Mask | None:
-        """Among these, the ones that are not go."""
+        """Rows that were counted and are not go; None before any were."""
         return unpack(self.decided[1], self.rows) if self.decided else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ _interval, _upper = cache(clopper_pearson), cache(upper_bound)  # both are asked
 
 
 def count_bits(bits: Bits) -> int:
-    """How many are set."""
+    """How many bits are set."""
     return int(np.bitwise_count(bits).sum())
 
 

@@ -67,20 +67,20 @@ def _call(function: Callable[..., Any], kernel: Kernel, bench: Bench, number: in
         elapsed = time.perf_counter() - started
     bench.strays += memory.count_strays()
     bench.changed = restore_state(function, op)
-    given = {path: _to_tensor(leaf) for path, leaf in returned.items() if leaf is not None or not op.is_nest}
-    given = outs if op.out else given
+    outputs = {path: _to_tensor(leaf) for path, leaf in returned.items() if leaf is not None or not op.is_nest}
+    outputs = outs if op.out else outputs
     if not op.mutates:
-        return given, elapsed
+        return outputs, elapsed
     targets = _find_written(bench)
     bench.aliases = {
         path: f"{WRITTEN}{target}"
-        for path, leaf in given.items()
+        for path, leaf in outputs.items()
         for target, x in targets
         if shares_memory(leaf, x)
     }
     # Copied before the arguments are restored, which is the same memory.
-    given = {path: _copy(leaf) if path in bench.aliases else leaf for path, leaf in given.items()}
-    return {**given, **_take_written(bench, targets)}, elapsed
+    outputs = {path: _copy(leaf) if path in bench.aliases else leaf for path, leaf in outputs.items()}
+    return {**outputs, **_take_written(bench, targets)}, elapsed
 
 
 def _allocate(kernel: Kernel, bench: Bench, number: int) -> dict[str, torch.Tensor]:
@@ -119,13 +119,13 @@ def _take_written(bench: Bench, targets: Sequence[tuple[str, torch.Tensor]]) -> 
     return written
 
 
-def shares_memory(output: Any, given: torch.Tensor) -> bool:
+def shares_memory(output: Any, argument: torch.Tensor) -> bool:
     """Whether an output stands in the memory of an argument."""
     if not isinstance(output, torch.Tensor) or output.layout is not torch.strided or output.numel() == 0:
         return False
     if output.device.type == "meta":
         return False
-    return output.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
+    return output.untyped_storage().data_ptr() == argument.untyped_storage().data_ptr()
 
 
 def _synchronize(bench: Bench) -> None:

@@ -144,10 +144,12 @@ def _control_output(bench: Bench, name: str, wanted_by: Kernel) -> torch.Tensor 
 
 def find_twin(bench: Bench, wanted_by: Kernel) -> Twin | None:
     """Error of the framework's own op on the case; None where there is none, or it failed."""
-    name = f"{bench.op.name}_torch"
-    if name not in bench.twins and any(kernel.name == name for kernel in bench.op.kernels):
+    name = bench.op.twin
+    if name is None:
+        return None
+    if name not in bench.twins:
         bench.twins[name] = _measure_twin(bench, _control_output(bench, name, wanted_by))
-    return bench.twins.get(name)
+    return bench.twins[name]
 
 
 def _measure_twin(bench: Bench, output: torch.Tensor | None) -> Twin | None:
@@ -169,7 +171,7 @@ def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Element]:
     if not leaves:
         return []
     readings, mismatched = zip(*(leaf.find_readings() for leaf in leaves), strict=True)
-    largest = [float(one.max()) if one.numel() else 0.0 for one in readings]
+    largest = [float(of_leaf.max()) if of_leaf.numel() else 0.0 for of_leaf in readings]
     worst = max(range(len(leaves)), key=lambda at: (bool(mismatched[at].any()), largest[at], -at))
     leaf = leaves[worst]
     reference = leaf.reference

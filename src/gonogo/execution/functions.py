@@ -209,9 +209,9 @@ def run_with_gradients(
     ]
     if not outputs:
         return made | {f"{GRAD}{path}": None for path in wanted}
-    found = torch.autograd.grad(list(outputs.values()), list(tracked.values()), cotangents, allow_unused=True)
-    gradients = dict(zip(tracked, found, strict=True))
+    computed = torch.autograd.grad(list(outputs.values()), list(tracked.values()), cotangents, allow_unused=True)
+    gradients = dict(zip(tracked, computed, strict=True))
     # Autograd's word for a gradient that is 0 everywhere.
     filled = {path: torch.zeros_like(tracked[path]) if x is None else x for path, x in gradients.items()}
-    plain = {path: x.detach() if isinstance(x, torch.Tensor) else x for path, x in made.items()}
-    return plain | {f"{GRAD}{path}": filled.get(path) for path in wanted}
+    leaves = {path: x.detach() if isinstance(x, torch.Tensor) else x for path, x in made.items()}
+    return leaves | {f"{GRAD}{path}": filled.get(path) for path in wanted}

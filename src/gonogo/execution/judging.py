@@ -173,11 +173,11 @@ def _describe(leaf: Judged, measured: Measured) -> LeafReading:
     return LeafReading(leaf.pair.shown, measured.bound or 0.0, blind_from, codes)
 
 
-def _find_clearest(leaves: Sequence[Judged], found: Sequence[float | None]) -> float | None:
+def _find_clearest(leaves: Sequence[Judged], limits: Sequence[float | None]) -> float | None:
     """The limit from which on no leaf says anything; None where one always does."""
     if any(_is_certain(leaf) for leaf in leaves):
         return None
-    return max((limit for limit in found if limit is not None), default=None)
+    return max((limit for limit in limits if limit is not None), default=None)
 
 
 def _is_certain(leaf: Judged) -> bool:

@@ -268,8 +268,8 @@ def _find_dtypes(op: Op, function: Function, call: Call) -> dict[str, str]:
     are promoted to; so would one that goes to float64 by itself.
     """
     floating = [x.dtype for _, x in (*call.tensors, *list_leaves(function.state)) if x.is_floating_point()]
-    told = [(path, x.dtype if isinstance(x, torch.Tensor) else repr(x)) for path, x in list_leaves(call.by_name)]
-    key = (op.reference, tuple(told))
+    facts = [(path, x.dtype if isinstance(x, torch.Tensor) else repr(x)) for path, x in list_leaves(call.by_name)]
+    key = (op.reference, tuple(facts))
     if key in _DTYPES:
         return _DTYPES[key]
     promoted = torch.float32

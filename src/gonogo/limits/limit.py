@@ -41,7 +41,7 @@ class Limit:
     cases: int = 0
     """Readings it was made from."""
     exceeding: int = 0
-    """How many of these are above it."""
+    """How many of its readings are above it."""
     fp_upper95: float = 1.0
     """False-positive rate on cases like these, at most, with 95 % confidence."""
     runs: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ class Change:
 
     @property
     def kind(self) -> Literal["new", "gone", "tightened", "loosened"]:
-        """In a word."""
+        """The change in a word."""
         if self.before is None:
             return "new"
         if self.after is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 from gonogo.errors import InputError
 from gonogo.limits import EVERY_OP, Limit
@@ -18,18 +19,35 @@ from gonogo.ops import Op
 from gonogo.schema import Contract
 
 NOTHING_CALIBRATED = "the deterministic bound: no limit was ever calibrated for this op and contract"
+NOT_IN_LOCK = "the deterministic bound: {} has no limit for this one"
 MAKE_POOLED = "gonogo calibrate RUNS --gauge bound --rule pooled"
 """Makes a lock of limits that verdicts can use."""
 
 
+Origin = Literal["lock", "given", "controls", "one ulp", "lowest"]
+
+
 @dataclass(frozen=True)
 class FoundLimit:
-    """What readings are held against."""
+    """What readings are held against, and where it is from."""
 
     limit: Limit | None
     """None: nothing was calibrated, and the deterministic bound alone decides."""
-    told: str
-    """Where it is from, in words."""
+    origin: Origin = "given"
+    """A lock file; a limit at hand; controls run beside the kernel; no op at all; the lowest that a rule makes."""
+    lock: Path | None = None
+    """The lock file that was named; None for the package's own."""
+    devices: str | None = None
+    """The machines it was measured on, as the lock file has them."""
+    controls: int = 0
+    """How many controls it was made from, where these were run beside the kernel."""
+    cases: int = 0
+    """On how many cases."""
+
+    @property
+    def told(self) -> str:
+        """Where it is from, in words."""
+        return tell_origin(self)
 
     @property
     def gauge(self) -> str:
@@ -38,7 +56,7 @@ class FoundLimit:
 
     @property
     def value(self) -> float:
-        """The deterministic bound is 1 in its own gauge."""
+        """The most that may be read; the deterministic bound is 1 in its own gauge."""
         return 1.0 if self.limit is None else self.limit.value
 
 
@@ -61,7 +79,7 @@ def choose_limit(
                 f"limit is for op {limit.op}, contract {limit.contract}; this is op {op.name}, contract "
                 f"{contract.describe()}. Name that op and contract, or take another limit"
             )
-        return FoundLimit(limit, tell_limit(limit))
+        return FoundLimit(limit)
     return find_limit(op.name, contract, None if lock is None else Path(lock))
 
 
@@ -74,10 +92,8 @@ def find_limit(op: str, contract: Contract, lock: Path | None = None) -> FoundLi
     own = (pick_limit(limits, op, name, str(path)) for name in contracts)
     for limit in (*own, *(pick_universal(limits, name, str(path)) for name in contracts)):
         if limit is not None:
-            return FoundLimit(limit, tell_limit(limit, str(provenance.get("devices", "?"))))
-    return FoundLimit(
-        None, NOTHING_CALIBRATED if lock is None else f"the deterministic bound: {lock} has no limit for this one"
-    )
+            return FoundLimit(limit, "lock", lock, str(provenance.get("devices", "?")))
+    return FoundLimit(None, "lock", lock)
 
 
 def pick_universal(limits: Iterable[Limit], contract: str, lock: str) -> Limit | None:
@@ -95,18 +111,19 @@ def pick_limit(
 
     Refused where there are only others: in another gauge, or each for one control or dtype.
     """
-    found = [one for one in limits if (one.op, one.contract) == (op, contract)]
-    usable = [one for one in found if one.gauge == "bound"]
-    if not found:
+    matching = [limit for limit in limits if (limit.op, limit.contract) == (op, contract)]
+    usable = [limit for limit in matching if limit.gauge == "bound"]
+    if not matching:
         return None
     if not usable:
-        problem = f"in the gauge {', '.join(sorted({one.gauge for one in found}))}; verdicts need one in bound"
+        gauges = ", ".join(sorted({limit.gauge for limit in matching}))
+        problem = f"in the gauge {gauges}; verdicts need one in bound"
     elif len(usable) > 1 or usable[0].dtype is not None:
-        each = " and ".join(name for name in ("kernel", "dtype") if any(getattr(one, name) for one in usable))
+        each = " and ".join(name for name in ("kernel", "dtype") if any(getattr(limit, name) for limit in usable))
         problem = f"each for one {each}; verdicts need one for all"
     else:
         return check_limit(usable[0], lock)
-    count = f"{len(usable or found)} limit{'' if len(usable or found) == 1 else 's'}"
+    count = f"{len(usable or matching)} limit{'' if len(usable or matching) == 1 else 's'}"
     raise InputError(f"{lock}: {count} for {op}, contract {contract}, {problem}. Make it with: {remedy}")
 
 
@@ -120,8 +137,23 @@ def check_limit(limit: Limit, lock: str) -> Limit:
     return limit
 
 
-def tell_limit(limit: Limit, where: str | None = None) -> str:
-    """Rule, cases and kernels of a limit, and the machine if it is known; of a universal one, why it is used."""
-    made_from = limit.kernel or "correct kernels"
+def tell_origin(chosen: FoundLimit) -> str:
+    """Where a limit is from: rule, cases and kernels, and the machine; of a universal one, why it is used."""
+    limit = chosen.limit
+    if limit is None:
+        return NOTHING_CALIBRATED if chosen.lock is None else NOT_IN_LOCK.format(chosen.lock)
+    if chosen.origin == "one ulp":
+        return "one unit in the last place: no op was named"
+    if chosen.origin == "lowest":
+        return "the lowest that is made"
+    if chosen.origin == "controls":
+        made_from = f"{_count(limit.cases, 'reading')} of {_count(chosen.controls, 'control')}"
+        worth = f"at most {100 * limit.fp_upper95:.2g} % false positives, with 95 % confidence"
+        return f"{limit.rule}, {made_from} on {_count(chosen.cases, 'case')}; {worth}"
+    where = f" on {chosen.devices}" if chosen.devices else ""
     why = ": this op has no limit of its own" if limit.is_universal else ""
-    return f"{limit.rule}, {limit.cases:,} cases of {made_from}" + (f" on {where}" if where else "") + why
+    return f"{limit.rule}, {limit.cases:,} cases of {limit.kernel or 'correct kernels'}{where}{why}"
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"

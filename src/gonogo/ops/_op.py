@@ -47,15 +47,15 @@ class Input:
     below: str | None = None
     """The axis an index points into."""
     dtype: str = FOLLOWED
-    """Its own, or that of the case; integers that are not told of are int64."""
+    """A dtype of its own, or that of the case; integers that name none are int64."""
     low: float = 0
     """The least of a range."""
     high: float | str = 1
     """The largest, which is in the range; an axis stands for its size."""
     layouts: tuple[str, ...] = ()
-    """Those it may have, where it may not have all."""
+    """Layouts it may have, where it may not have all."""
     value: Any = None
-    """Of a constant."""
+    """The value of a constant."""
     far: bool = True
     """Whether 32 bits may be too few for an offset within it; not for parameters, which are never that large."""
 
@@ -161,12 +161,14 @@ class Op:
     """Whether it is the product of two matrices, its inputs: some tolerances are made for nothing else."""
     reference: Source | None = None
     """Where its float64 reference is from; None in its own folder, until it is found there by its name."""
+    twin: str | None = None
+    """The control that is the framework's own op, by which some tolerances are made; in a folder, OP_torch."""
     derived: Mapping[str, str] = field(default_factory=dict)
     """Axes whose sizes are made of others', as in "2*P"."""
     draw: Source | None = None
     """Where its arguments are from, if not from axes: seed and dtype → arguments."""
     dtypes: tuple[str, ...] = DTYPES
-    """That its cases may have; one, where its arguments do not follow the case's."""
+    """Dtypes that its cases may have; one, where its arguments do not follow the case's."""
     is_given: bool = False
     """Whether its arguments are the same for every seed, so that it has but one case."""
     is_nest: bool = False
@@ -219,7 +221,7 @@ class Op:
 
     def find_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes of all axes, derived ones too, from those of the others."""
-        return {**sizes, **{axis: evaluate(told, sizes) for axis, told in self.derived.items()}}
+        return {**sizes, **{axis: evaluate(expression, sizes) for axis, expression in self.derived.items()}}
 
     def keeps_listed(self, axis: str) -> bool:
         """Whether an axis has the sizes that are listed, and no others."""
@@ -255,13 +257,15 @@ class Op:
         return _read_docstrings(source.find_file()).get(name, "").partition("\n")[0]
 
     def settle_in(self, home: str | None) -> Op:
-        """The same, its functions in the folder of its name in `home`."""
+        """A copy of the op with its functions in the folder of its name in `home`."""
         kernels = [
             replace(kernel, source=InFolder(home, self.name, kernel.framework, kernel.name))
             for kernel in self.kernels
         ]
         reference = InFolder(home, self.name, "reference", "reference")
-        return replace(self, kernels=tuple(kernels), reference=reference)
+        named = f"{self.name}_torch"
+        twin = named if any(kernel.name == named for kernel in kernels) else None
+        return replace(self, kernels=tuple(kernels), reference=reference, twin=self.twin or twin)
 
 
 def evaluate(told: str, sizes: Mapping[str, int]) -> int:
@@ -269,15 +273,15 @@ def evaluate(told: str, sizes: Mapping[str, int]) -> int:
     return _evaluate(ast.parse(told, mode="eval").body, told, sizes)
 
 
-def _evaluate(node: ast.expr, told: str, sizes: Mapping[str, int]) -> int:
+def _evaluate(node: ast.expr, expression: str, sizes: Mapping[str, int]) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name) and node.id in sizes:
         return sizes[node.id]
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = (_evaluate(side, told, sizes) for side in (node.left, node.right))
+        left, right = (_evaluate(side, expression, sizes) for side in (node.left, node.right))
         return _OPERATORS[type(node.op)](left, right)
-    raise InputError(f"size {told!r}: give whole numbers and axes with +, -, * and //, as in '2*P'")
+    raise InputError(f"size {expression!r}: give whole numbers and axes with +, -, * and //, as in '2*P'")
 
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -285,12 +289,14 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
-def _list_names(told: str) -> tuple[str, ...]:
+def _list_names(expression: str) -> tuple[str, ...]:
     """The axes that an expression names."""
     try:
-        tree = ast.parse(told, mode="eval")
+        tree = ast.parse(expression, mode="eval")
     except SyntaxError:
-        raise InputError(f"size {told!r}: give whole numbers and axes with +, -, * and //, as in '2*P'") from None
+        raise InputError(
+            f"size {expression!r}: give whole numbers and axes with +, -, * and //, as in '2*P'"
+        ) from None
     return tuple(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))
 
 

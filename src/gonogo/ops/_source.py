@@ -24,7 +24,7 @@ class AtHand:
     function: Function
 
     def load(self) -> Function:
-        """As it was given."""
+        """The function, as it was given."""
         return self.function
 
 
@@ -40,11 +40,11 @@ class InFolder:
 
     @property
     def path(self) -> Path:
-        """The file that should have it."""
+        """The file that should have the function."""
         return Path(str(import_op(self.home, self.op).__file__)).with_name(f"{self.module}.py")
 
     def load(self) -> Function:
-        """Imports the module, and with it the framework that it is written in."""
+        """The function; imports its module, and with it the framework that it is written in."""
         path = self.find_file()
         module = import_module(f"{import_op(self.home, self.op).__name__}.{self.module}")
         if not hasattr(module, self.name):
@@ -53,7 +53,7 @@ class InFolder:
         return function
 
     def find_file(self) -> Path:
-        """The file, which must be there."""
+        """The file of the function, which must be there."""
         if not self.path.exists():
             raise InputError(
                 f"kernel {self.name}: there is no {self.path}, which should have a function of that name"
@@ -69,7 +69,7 @@ class InFile:
     name: str
 
     def load(self) -> Function:
-        """Refused where the file raises, or has no such function."""
+        """The function; refused where the file raises, or has no such function."""
         function: Function | None = load_object(self.path, self.name)
         if not callable(function):
             raise BadKernelFile(self.path, f"has {self.name!r} as {type(function).__name__}, not as a function")
@@ -87,7 +87,7 @@ class OfOp:
     """`reference` or `draw`."""
 
     def load(self) -> Function:
-        """Runs the file when first asked for."""
+        """The function, of the op that the file makes; the file is run when first asked for."""
         source: Source = getattr(load_object(self.path, self.name), self.part)
         return source.load()
 

@@ -65,10 +65,10 @@ class Columns:
     def equals(self, column: str, *names: str) -> npt.NDArray[np.bool_]:
         """Rows whose text is one of `names`."""
         codes = self.codes[column]
-        found = np.zeros(len(codes), bool)
+        mask = np.zeros(len(codes), bool)
         for name in set(names).intersection(self.names[column]):  # few: cheaper than looking every row up
-            found |= codes == self.code(column, name)
-        return found
+            mask |= codes == self.code(column, name)
+        return mask
 
     def select(self, mask: npt.NDArray[np.bool_]) -> Columns:
         """Some of the rows."""
@@ -104,9 +104,9 @@ def load_columns(paths: Sequence[Path], *, wanted: Collection[str] = EVERYTHING)
     # Arrow's own threads take a third longer over as many small files.
     numbers: dict[str, dict[str, int]] = {name: {} for name in TEXT}
     with ThreadPoolExecutor(pa.cpu_count()) as pool:
-        for filled in pool.map(lambda given: _fill_part(columns, *given), parts):
-            for place, names in filled:
-                _rename(columns.codes, numbers, place, names)
+        for filled in pool.map(lambda start_and_part: _fill_part(columns, *start_and_part), parts):
+            for span, names in filled:
+                _rename(columns.codes, numbers, span, names)
     columns.names = {name: list(known) for name, known in numbers.items()}
     for name, codes in columns.codes.items():
         if len(columns.names[name]) <= np.iinfo(np.int8).max:
@@ -177,38 +177,38 @@ def _fill_part(columns: Columns, start: int, part: _Part) -> list[tuple[slice, d
     """Write a part's rows to their place; say where its batches lie and what their codes stand for."""
     filled = []
     for batch in part.read():
-        place = slice(start, start + batch.num_rows)
-        filled.append((place, {name: _encode(batch[name], columns.codes[name][place]) for name in TEXT}))
-        _fill_measured(columns, place, batch)
+        span = slice(start, start + batch.num_rows)
+        filled.append((span, {name: _encode(batch[name], columns.codes[name][span]) for name in TEXT}))
+        _fill_measured(columns, span, batch)
         start += batch.num_rows
     return filled
 
 
-def _fill_measured(columns: Columns, place: slice, batch: pa.RecordBatch) -> None:
+def _fill_measured(columns: Columns, span: slice, batch: pa.RecordBatch) -> None:
     for name, values in columns.readings.items():
-        values[place] = _to_numpy(batch[name])
+        values[span] = _to_numpy(batch[name])
     if len(columns.signal):
-        columns.signal[place] = _to_numpy(batch["signal"])
+        columns.signal[span] = _to_numpy(batch["signal"])
     if len(columns.bits_equal):
-        columns.bits_equal[place] = _to_numpy(batch["bits_equal"].cast(pa.int8()).fill_null(-1))
+        columns.bits_equal[span] = _to_numpy(batch["bits_equal"].cast(pa.int8()).fill_null(-1))
     if len(columns.size):
-        columns.size[place] = _to_numpy(batch["count"].fill_null(0))
+        columns.size[span] = _to_numpy(batch["count"].fill_null(0))
     if len(columns.reduced_length):
-        columns.reduced_length[place] = _to_numpy(batch["reduced_length"].fill_null(1))
+        columns.reduced_length[span] = _to_numpy(batch["reduced_length"].fill_null(1))
     if len(columns.number):
-        columns.number[place] = _to_numpy(batch["number"])
+        columns.number[span] = _to_numpy(batch["number"])
     for name, exceeds in columns.exceeds.items():
         if name == "current":
-            exceeds[place] = _compare(_to_numpy(batch["max_abs"]), _to_numpy(batch["current_atol"]))
+            exceeds[span] = _compare(_to_numpy(batch["max_abs"]), _to_numpy(batch["current_atol"]))
         else:
-            exceeds[place] = _compare(_to_numpy(batch[policy_column(name)]), np.float32(1))
+            exceeds[span] = _compare(_to_numpy(batch[policy_column(name)]), np.float32(1))
 
 
 def _compare(readings: npt.NDArray[Any], limit: Any) -> npt.NDArray[np.int8]:
     """1 where above the limit, 0 where not, −1 where either is absent; NaN is above nothing."""
     absent = np.isnan(readings) | np.isnan(limit)
-    found: npt.NDArray[np.int8] = (readings > limit).view(np.int8) - absent.view(np.int8)
-    return found
+    exceeds: npt.NDArray[np.int8] = (readings > limit).view(np.int8) - absent.view(np.int8)
+    return exceeds
 
 
 def _to_numpy(array: pa.Array) -> npt.NDArray[Any]:
@@ -226,7 +226,7 @@ def _encode(array: pa.Array, codes: Codes) -> list[str]:
 
 
 def _rename(
-    codes: dict[str, Codes], numbers: dict[str, dict[str, int]], place: slice, names: dict[str, list[str]]
+    codes: dict[str, Codes], numbers: dict[str, dict[str, int]], span: slice, names: dict[str, list[str]]
 ) -> None:
     """From a batch's own codes to those of all: names are numbered in the order of rows, not of reading."""
     for column, here in names.items():
@@ -234,4 +234,4 @@ def _rename(
         to_all = [known.setdefault(name, len(known)) for name in here]
         if to_all != list(range(len(here))):
             table = np.array([*to_all, -1], np.int16)  # −1, none, takes the last
-            codes[column][place] = table[codes[column][place]]
+            codes[column][span] = table[codes[column][span]]

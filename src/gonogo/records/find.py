@@ -17,31 +17,31 @@ from gonogo.records.run_directory import read_description, read_run
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
     """Run directories among `paths`, or right below them."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for path in paths:
         below = sorted(entry.parent for entry in path.glob("*/run.json")) if path.is_dir() else []
         if (path / "run.json").exists():
-            found.append(path)
+            folders.append(path)
         elif below:
-            found.extend(below)
+            folders.extend(below)
         else:
             read_description(path)  # says what is wrong
-    return found
+    return folders
 
 
 def find_distinct_runs(paths: Sequence[Path]) -> list[Path]:
-    """The same, refused where a folder is given twice, or two hold the same case of a kernel from one machine.
+    """Run directories at or right below `paths`; refuse one given twice, and two that share rows of one machine.
 
     Rows that count twice make a limit look better proved than it is, and leave nothing held out.
     """
     folders = find_runs(paths)
-    places: dict[Path, Path] = {}
+    by_resolved: dict[Path, Path] = {}
     for folder in folders:
-        place = folder.resolve()
-        if place in places:
-            also = "" if places[place] == folder else f", also as {places[place]}"
+        resolved = folder.resolve()
+        if resolved in by_resolved:
+            also = "" if by_resolved[resolved] == folder else f", also as {by_resolved[resolved]}"
             raise InputError(f"run {folder} is given twice{also}: its rows would count twice. Name it once")
-        places[place] = folder
+        by_resolved[resolved] = folder
     described = {folder: read_description(folder) for folder in folders}
     keys: dict[Path, pa.Array] = {}
     for pair in combinations(folders, 2):

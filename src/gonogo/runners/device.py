@@ -25,7 +25,7 @@ def find_device(name: str) -> str:
 
 
 def set_switches(device: str) -> None:
-    """Triton's, for good: read when a kernel is decorated, they must stand before any is imported.
+    """Set Triton's switches for good: read when a kernel is decorated, they must stand before any is imported.
 
     For processes of our own. Where a user's kernels are imported, the switches are the user's: a kernel decorated
     during a call of gonogo must be no other than one decorated before it.
@@ -53,6 +53,6 @@ def keep_switches(device: str) -> Iterator[None]:
 
 
 def count_workers(device: str) -> int:
-    """All cores; on a GPU machine one is left for the campaign itself."""
+    """One worker per core; on a GPU machine one core is left for the campaign itself."""
     cores = os.cpu_count() or 1
     return cores if device == "cpu" else max(cores - 1, 1)

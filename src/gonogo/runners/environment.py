@@ -31,7 +31,7 @@ def read_switches() -> dict[str, str | None]:
 
 
 def describe_environment(device: str) -> dict[str, Any]:
-    """Facts that JSON can hold."""
+    """Facts of the machine, its software and its switches, in types that JSON can hold."""
     import torch
 
     facts: dict[str, Any] = {

@@ -96,7 +96,7 @@ class InProcess:
     def run_each(
         self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0
     ) -> Iterator[list[Record]]:
-        """The same, as they come."""
+        """Records of each case, of those kernels that take its dtype, as soon as the case is done."""
         from gonogo.execution.bench import Job
         from gonogo.execution.execute import make_records, run_job
 

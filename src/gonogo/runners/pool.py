@@ -90,8 +90,8 @@ class Worker:
     def __init__(self, context: Any, gpu_memory_share: float) -> None:
         self.pipe, theirs = context.Pipe()
         self.transcript = Transcript()
-        given = (theirs, gpu_memory_share, read_switches(), self.transcript.path)
-        self.process = context.Process(target=work, args=given, daemon=True)
+        arguments = (theirs, gpu_memory_share, read_switches(), self.transcript.path)
+        self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
         self.job: Job | None = None
@@ -102,7 +102,7 @@ class Worker:
 
     @property
     def resident_bytes(self) -> int:
-        """0 once it is gone."""
+        """Resident memory of the process; 0 once it is gone."""
         try:
             return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (FileNotFoundError, ProcessLookupError, IndexError):
@@ -124,7 +124,7 @@ class Worker:
 
 
 class Pool:
-    """So many workers, kept alive."""
+    """A fixed number of workers, kept alive; one that ends is replaced."""
 
     def __init__(self, workers: int, allowance: Allowance) -> None:
         self.allowance = allowance
@@ -143,9 +143,9 @@ class Pool:
         records_of: dict[int, list[Record]] = {}  # of cases whose worker died half-way
         ran_dry = False
         while not ran_dry or any(worker.job for worker in self._workers):
-            for place, worker in enumerate(self._workers):
+            for position, worker in enumerate(self._workers):
                 if worker.ready and worker.job is None:
-                    job = queue.take(place)
+                    job = queue.take(position)
                     ran_dry = job is None
                     if job is None:
                         break

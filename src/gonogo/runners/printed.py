@@ -20,7 +20,7 @@ MOST_BYTES = 2**26
 
 
 class Transcript:
-    """The file, seen from the process that started the worker."""
+    """The file that a worker prints to, seen from the process that started the worker."""
 
     def __init__(self) -> None:
         self._file, self.path = tempfile.mkstemp(prefix="gonogo-printed-")
@@ -46,7 +46,7 @@ class Transcript:
 
 
 class Printed:
-    """The same, seen from the worker: what each kernel has printed so far."""
+    """The file that a worker prints to, seen from the worker: what each kernel has printed so far."""
 
     def __init__(self, path: str) -> None:
         # Appending, so that what is written after the file was emptied begins at its start.

@@ -52,7 +52,7 @@ def _serve(pipe: Connection, job: Job, printed: Printed) -> None:
 
 
 def _set_environment(switches: Mapping[str, str | None]) -> None:
-    """As it is in the campaign: the server that workers are forked from keeps that of the first campaign."""
+    """Set switches as this campaign has them: the server that workers are forked from has those of the first."""
     for name, value in switches.items():
         if value is None:
             os.environ.pop(name, None)

@@ -41,7 +41,7 @@ def check_draw(op: Op, seed: int, dtype: str) -> None:
 def _are_same(x: torch.Tensor, y: torch.Tensor) -> bool:
     import torch
 
-    first, second = (one.contiguous().reshape(-1).view(torch.uint8) for one in (x, y))
+    first, second = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (x, y))
     return torch.equal(first, second)
 
 
@@ -58,7 +58,7 @@ def check_kernel(kernel: Callable[..., Any], op: Op, seed: int, dtype: str) -> N
         return
     handed = (None,) if op.out == "last" else ()
     named = {op.out: None} if op.out not in ("", "last") else {}
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    takes_any = any(taken.kind is taken.VAR_KEYWORD for taken in signature.parameters.values())
     if named and op.out not in signature.parameters and not takes_any:
         near = suggest(op.out, ["last", *signature.parameters])
         raise InputError(

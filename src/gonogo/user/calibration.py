@@ -107,29 +107,23 @@ def pool_controls(records: Sequence[Record], controls: Sequence[Kernel], op: Op,
     limit = make_limit(rule("pooled"), "bound", readings, op=op.name, contract=contract.describe())
     check_limit(limit, "controls")
     names = [kernel.name for kernel in controls]
-    cases = _count(
-        len({record.case for record in records if record.kernel in names and calibrates(record)}), "case"
-    )
-    told = (
-        f"pooled, {_count(limit.cases, 'reading')} of {_count(len(controls), 'control')} on {cases}; "
-        f"at most {100 * limit.fp_upper95:.2g} % false positives, with 95 % confidence"
-    )
-    return FoundLimit(limit, told)
+    cases = {record.case for record in records if record.kernel in names and calibrates(record)}
+    return FoundLimit(limit, "controls", controls=len(controls), cases=len(cases))
 
 
 def _find_controls(
     op: str | Op, contract: Contract, controls: Sequence[Callable[..., Any]]
 ) -> tuple[Op, list[Kernel], str]:
     """The op, those of its kernels to measure, and what they are in words."""
-    plain, names = find_op(op), [name_function(one) for one in controls]
+    known, names = find_op(op), [name_function(control) for control in controls]
     if not controls:
-        ours = [k for k in plain.kernels if k.role == "control" and k.framework == "torch"]
+        ours = [k for k in known.kernels if k.role == "control" and k.framework == "torch"]
         ours = [k for k in ours if any(k.contract_for(dtype) == contract for dtype in DTYPES)]
         # An own op's one kernel is its reference in the dtype of the inputs: no contract says what that promises.
-        if ours and not plain.is_own:
-            return plain, ours, ", ".join(kernel.name for kernel in ours)
-        return _take_reference(plain, contract)
-    return plain, list(make_controls(plain, controls, contract)), ", ".join(names)
+        if ours and not known.is_own:
+            return known, ours, ", ".join(kernel.name for kernel in ours)
+        return _take_reference(known, contract)
+    return known, list(make_controls(known, controls, contract)), ", ".join(names)
 
 
 def _take_reference(op: Op, contract: Contract) -> tuple[Op, list[Kernel], str]:
@@ -156,7 +150,3 @@ def _holds(wide: str, narrow: str) -> bool:
         and outer.largest >= inner.largest
         and outer.smallest_subnormal <= inner.smallest_subnormal
     )
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"

@@ -58,9 +58,7 @@ def check(
         raise InputError("check takes op= or reference=: leave one of them out")
     if expected is not None:
         find_contract(contract)
-        return judge_measured(
-            _compare(actual, expected), FoundLimit(ONE_ULP, "one unit in the last place: no op was named")
-        )
+        return judge_measured(_compare(actual, expected), FoundLimit(ONE_ULP, "one ulp"))
     if (op is None and reference is None) or inputs is None:
         raise InputError("check needs op= and inputs=, or expected=, or reference= and inputs=")
     need_torch("gonogo.check by op and inputs")
@@ -105,12 +103,14 @@ def _overflow_as(actual: Any, expected: Any) -> np.ndarray[Any, Any]:
     """The expected values, infinite where they round to the infinity that the output has."""
     from gonogo.instrument.operands import as_operand
 
-    found, wide = (
-        one.detach().cpu().double().numpy() if hasattr(one, "detach") else np.asarray(one, dtype=np.float64)
-        for one in (actual, expected)
+    output, wide = (
+        array.detach().cpu().double().numpy() if hasattr(array, "detach") else np.asarray(array, dtype=np.float64)
+        for array in (actual, expected)
     )
     threshold = as_operand(actual, "actual").format.overflow_start
-    return np.where(np.isinf(found) & (np.abs(wide) >= threshold) & (np.sign(found) == np.sign(wide)), found, wide)
+    return np.where(
+        np.isinf(output) & (np.abs(wide) >= threshold) & (np.sign(output) == np.sign(wide)), output, wide
+    )
 
 
 def _measure(actual: Any, op: Op, call: Call, contract: Contract, gauge: str) -> Measured:
@@ -167,23 +167,23 @@ def _make_references(op: Op, call: Call, contract: Contract) -> tuple[Reference,
     return (make_reference(op, call, contract, shape, dtype),)
 
 
-def _take_inputs(op: Op, given: Any) -> Call:
+def _take_inputs(op: Op, inputs: Any) -> Call:
     """The op's inputs, in order, as tensors."""
     names = [described.name for described in op.inputs]
-    if not isinstance(given, Mapping):
+    if not isinstance(inputs, Mapping):
         raise InputError(
-            f"inputs of op {op.name} are by name: inputs={{{names[0]!r}: ...}}, not {type(given).__name__}"
+            f"inputs of op {op.name} are by name: inputs={{{names[0]!r}: ...}}, not {type(inputs).__name__}"
         )
-    missing = [name for name in names if name not in given]
-    unknown = [name for name in given if name not in names]
+    missing = [name for name in names if name not in inputs]
+    unknown = [name for name in inputs if name not in names]
     if missing or unknown:
-        told = [f"missing: {', '.join(missing)}"] if missing else []
-        told += [f"unknown: {', '.join(unknown)}"] if unknown else []
+        problems = [f"missing: {', '.join(missing)}"] if missing else []
+        problems += [f"unknown: {', '.join(unknown)}"] if unknown else []
         near = suggest(unknown[0], missing) if unknown and missing else ""
-        raise InputError(f"op {op.name} takes the inputs {', '.join(names)}; {'; '.join(told)}{near}")
+        raise InputError(f"op {op.name} takes the inputs {', '.join(names)}; {'; '.join(problems)}{near}")
     arguments: list[Any] = []
     for described in op.inputs:
-        value = given[described.name]
+        value = inputs[described.name]
         tensor = value if described.kind == "constant" else _to_tensor(value)
         if tensor is None and described.kind != "constant":
             raise InputError(f"input {described.name} of op {op.name} is {type(value).__name__}; give an array")
@@ -193,7 +193,9 @@ def _take_inputs(op: Op, given: Any) -> Call:
 
 def _find_dtype(op: Op, call: Call) -> str:
     """The dtype that the output must have: the one of the inputs."""
-    valued = [_name_dtype(x) for one, x in zip(op.inputs, call.args, strict=True) if one.kind == "values"]
+    valued = [
+        _name_dtype(x) for described, x in zip(op.inputs, call.args, strict=True) if described.kind == "values"
+    ]
     if len(set(valued)) > 1:
         raise InputError(f"inputs of op {op.name} have dtypes {', '.join(valued)}; give all of them in one")
     if valued[0] not in FORMATS:
@@ -207,17 +209,17 @@ def _find_shape(op: Op, call: Call) -> tuple[int, ...]:
     A softmax is one of a matrix, too.
     """
     sizes: dict[str, int] = {}
-    for one, tensor in zip(op.inputs, call.args, strict=True):
-        axes = one.axes.split()
-        if one.kind == "constant":
+    for described, tensor in zip(op.inputs, call.args, strict=True):
+        axes = described.axes.split()
+        if described.kind == "constant":
             continue
         if len(axes) != tensor.ndim:
             return _ask_reference(op, call)
         for axis, size in zip(axes, tensor.shape, strict=True):
             if sizes.setdefault(axis, size) != size:
                 raise InputError(
-                    f"inputs of op {op.name} do not match: axis {axis} is {size} in {one.name} and {sizes[axis]} "
-                    "in one before it"
+                    f"inputs of op {op.name} do not match: axis {axis} is {size} in {described.name} and "
+                    f"{sizes[axis]} in one before it"
                 )
     wanted = op.output.split()
     return tuple(sizes[axis] for axis in wanted) if sizes.keys() >= set(wanted) else _ask_reference(op, call)
@@ -240,8 +242,8 @@ def _to_tensor(array: Any) -> torch.Tensor | None:
 
     if isinstance(array, torch.Tensor):
         return array
-    found = to_torch(np.asarray(array)) if hasattr(array, "__array__") else None
-    return found if isinstance(found, torch.Tensor) else None
+    tensor = to_torch(np.asarray(array)) if hasattr(array, "__array__") else None
+    return tensor if isinstance(tensor, torch.Tensor) else None
 
 
 def _name_dtype(tensor: torch.Tensor) -> str:

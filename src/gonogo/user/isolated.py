@@ -58,9 +58,9 @@ class FileVerification:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        found = self.verification.to_dict()
-        verdicts = found.pop("verdicts")
-        return found | {
+        facts = self.verification.to_dict()
+        verdicts = facts.pop("verdicts")
+        return facts | {
             "file": str(self.kernel.path), "function": self.kernel.function, "planned": self.planned,
             "outcomes": self.outcomes, "refused": self.refused, "verdicts": verdicts,
         }  # fmt: skip

@@ -66,8 +66,8 @@ def _list_public(tree: ast.Module) -> list[str]:
     return [
         node.name for node in tree.body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-        and not any(ast.unparse(one).partition("(")[0].endswith(("jit", "autotune", "heuristics"))
-                    for one in node.decorator_list)
+        and not any(ast.unparse(decorator).partition("(")[0].endswith(("jit", "autotune", "heuristics"))
+                    for decorator in node.decorator_list)
     ]  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def name_function(function: Callable[..., Any]) -> str:
 def find_control(op: Op) -> Kernel:
     """The control that others are compared with: the framework's own op where there is one."""
     controls = [kernel for kernel in op.kernels if kernel.role == "control"]
-    own = [kernel for kernel in controls if kernel.name == f"{op.name}_torch"]
+    own = [kernel for kernel in controls if kernel.name == op.twin]
     torch = [kernel for kernel in controls if kernel.framework == "torch"]
     if not controls:
         raise InputError(f"op {op.name} has no control to compare with: give it a kernel of that role")
@@ -63,16 +63,16 @@ def find_recorded_control(op: Op, contract: Contract) -> Kernel:
     """
     if not op.is_own:
         return find_control(op)
-    promised = Contract(accumulate=contract.accumulate)
+    keeps = Contract(accumulate=contract.accumulate)
     return Kernel(
-        f"{op.name}_reference", "torch", contract=promised, source=AtHand(compute_in(contract.accumulate, op))
+        f"{op.name}_reference", "torch", contract=keeps, source=AtHand(compute_in(contract.accumulate, op))
     )
 
 
 def compute_in(accumulate: str, op: Op) -> Callable[..., Any]:
     """A kernel that takes its inputs to a format, calls the reference and rounds once."""
     reference = op.load_reference()
-    valued = next(place for place, given in enumerate(op.inputs) if given.kind == "values")
+    valued = next(at for at, described in enumerate(op.inputs) if described.kind == "values")
 
     def compute(*inputs: torch.Tensor) -> torch.Tensor:
         import torch

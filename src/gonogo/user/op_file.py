@@ -31,7 +31,7 @@ def find_op_file(target: str) -> Op:
     where = str(path.resolve())
     module = load_file(where)
     name = name or _choose(module, path)
-    known = [one for one in vars(module) if not one.startswith("_")]
+    known = [public for public in vars(module) if not public.startswith("_")]
     if name not in known:
         raise InputError(f"{path} has no {name!r}{suggest(name, known)}")
     value = getattr(module, name)
@@ -60,7 +60,7 @@ def _settle(op: Op, where: str, name: str) -> Op:
 
 
 def _make_op(reference: Callable[..., Any], where: str, name: str, known: list[str], path: Path) -> Op:
-    draws = [one for one in DRAWS if one in known]
+    draws = [draw for draw in DRAWS if draw in known]
     if not draws:
         raise InputError(
             f"{path}: {name} has no inputs: write draw(seed, dtype) beside it, which gives its arguments, or "

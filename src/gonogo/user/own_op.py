@@ -108,27 +108,27 @@ def _list_words(words: str | Sequence[str], what: str = "names") -> tuple[str, .
 def _are_axes(inputs: Any) -> bool:
     """Whether inputs are names and axes, and not arguments by name."""
     if not isinstance(inputs, Mapping):
-        return isinstance(inputs, list) and all(isinstance(one, str) for one in inputs)
+        return isinstance(inputs, list) and all(isinstance(name, str) for name in inputs)
     return any(isinstance(value, str | Arg) for value in inputs.values()) and not any(
         hasattr(value, "__array__") for value in inputs.values()
     )
 
 
-def _read_outputs(name: str, given: Any) -> tuple[str, dict[str, Out]]:
+def _read_outputs(name: str, declared: Any) -> tuple[str, dict[str, Out]]:
     """How a kernel is handed its outputs, if it is; and what is declared of leaves, by path."""
-    if given is None:
+    if declared is None:
         return "", {}
-    if isinstance(given, str) and given not in LEAF_DTYPES:
-        return given, {}
-    if isinstance(given, Mapping):
-        parts = [(str(path), one) for path, one in given.items()]
-    elif isinstance(given, (tuple, list)):
-        parts = [(str(path), one) for path, one in enumerate(given)]
-    elif is_dataclass(given) and not isinstance(given, (Out, Index)):
-        parts = [(one.name, getattr(given, one.name)) for one in fields(given)]
+    if isinstance(declared, str) and declared not in LEAF_DTYPES:
+        return declared, {}
+    if isinstance(declared, Mapping):
+        parts = [(str(path), leaf) for path, leaf in declared.items()]
+    elif isinstance(declared, (tuple, list)):
+        parts = [(str(path), leaf) for path, leaf in enumerate(declared)]
+    elif is_dataclass(declared) and not isinstance(declared, (Out, Index)):
+        parts = [(part.name, getattr(declared, part.name)) for part in fields(declared)]
     else:
-        parts = [("", given)]
-    return "", {path: _read_out(name, path, one) for path, one in parts if one is not None}
+        parts = [("", declared)]
+    return "", {path: _read_out(name, path, leaf) for path, leaf in parts if leaf is not None}
 
 
 def _read_out(name: str, path: str, declared: Any) -> Out:
@@ -148,15 +148,15 @@ def _read_out(name: str, path: str, declared: Any) -> Out:
 def _make_from_arguments(facts: dict[str, Any], reference: Callable[..., Any], inputs: Any) -> PlainOp:
     """An op whose arguments are drawn by a user's generator, or given."""
     if callable(inputs) and not hasattr(inputs, "__array__"):
-        draw, given, follows = inputs, False, _follows_dtype(inputs)
+        draw, is_given, follows = inputs, False, _follows_dtype(inputs)
     else:
         if inputs is None:
             raise InputError(
                 f"op {facts['name']}: no inputs; give arguments, a generator draw(seed, dtype), or names and axes"
             )
-        draw, given, follows = (lambda: inputs), True, False
+        draw, is_given, follows = (lambda: inputs), True, False
     op = PlainOp(
-        inputs=(), output="", sizes={}, main="", is_nest=True, is_given=given, draw=AtHand(draw),
+        inputs=(), output="", sizes={}, main="", is_nest=True, is_given=is_given, draw=AtHand(draw),
         kernels=(Kernel(f"{facts['name']}_torch", "torch", source=AtHand(reference)),), **facts,
     )  # fmt: skip
     if follows:
@@ -181,8 +181,8 @@ def _follows_dtype(draw: Callable[..., Any]) -> bool:
 def _takes_only_dtype(draw: Callable[..., Any]) -> bool:
     from gonogo.cases import find_draw_arguments
 
-    given = find_draw_arguments(draw, 0, DTYPES[-1])
-    return len(given) == 1 and not isinstance(given[0], int)
+    arguments = find_draw_arguments(draw, 0, DTYPES[-1])
+    return len(arguments) == 1 and not isinstance(arguments[0], int)
 
 
 def _make_from_axes(
@@ -198,27 +198,27 @@ def _make_from_axes(
     name = facts["name"]
     if not isinstance(inputs, Mapping):
         raise InputError(f"op {name}: inputs is {inputs!r}; give names and axes, as in inputs={{'x': 'rows cols'}}")
-    described = tuple(_describe_input(given, told) for given, told in inputs.items())
+    described = tuple(_describe_input(argument, axes) for argument, axes in inputs.items())
     for path in facts["mutates"]:
         if path not in inputs:
             raise InputError(f"op {name}: mutates {path!r} is none of the inputs {', '.join(inputs)}")
     # Of an input at stride 0 many elements are one, and nothing can be written to them.
     described = tuple(
-        replace(one, layouts=one.layouts or tuple(word for word in EVERYWHERE if word != "expanded"))
-        if one.name in facts["mutates"] else one for one in described
+        replace(argument, layouts=argument.layouts or tuple(word for word in EVERYWHERE if word != "expanded"))
+        if argument.name in facts["mutates"] else argument for argument in described
     )  # fmt: skip
-    axes = " ".join([*(one.axes for one in described), output or ""])
+    axes = " ".join([*(argument.axes for argument in described), output or ""])
     if "," in axes:
         raise InputError(f"op {name}: axes are separated by spaces, as in {{'x': 'rows cols'}}, not by commas")
-    derived = {axis: told for axis, told in sizes.items() if isinstance(told, str)}
-    listed = {axis: told for axis, told in sizes.items() if not isinstance(told, str)}
-    first = next((one.axes.split() for one in described if one.kind != "constant"), [])
+    derived = {axis: size for axis, size in sizes.items() if isinstance(size, str)}
+    listed = {axis: choices for axis, choices in sizes.items() if not isinstance(choices, str)}
+    first = next((argument.axes.split() for argument in described if argument.kind != "constant"), [])
     if not first:
         raise InputError(f"op {name}: its first input needs axes, as in inputs={{'x': 'rows cols'}}")
     reduced = _list_words(tuple(reduced) if not isinstance(reduced, str) else reduced, "reduced")
     used = dict.fromkeys(axes.split())
     free = [axis for axis in used if axis not in derived]
-    bases = dict.fromkeys([*free, *(base for told in derived.values() for base in _bases(told))])
+    bases = dict.fromkeys([*free, *(base for size in derived.values() for base in _bases(size))])
     main = main or (first[-1] if first[-1] in bases else _bases(derived[first[-1]])[0])
     _check_axes(name, list(bases), listed, derived, (main, *reduced))
     only: bool | tuple[str, ...] = True
@@ -227,23 +227,23 @@ def _make_from_axes(
         only = tuple(dict.fromkeys([*others, *_list_words(only_listed or ())]))
     return PlainOp(
         inputs=described, output=output or "", sizes={axis: tuple(choices) for axis, choices in listed.items()},
-        kernels=(Kernel(f"{name}_torch", "torch", source=AtHand(facts["reference"].function)),), main=main,
+        kernels=(Kernel(f"{name}_torch", "torch", source=facts["reference"]),), twin=f"{name}_torch", main=main,
         reduced=reduced, only_listed=only, derived=derived,
         is_nest=output is None or bool(facts["leaves"] or facts["out"] or facts["mutates"] or facts["grads"]),
         **facts,
     )  # fmt: skip
 
 
-def _bases(told: str) -> list[str]:
-    return re.findall(r"[A-Za-z_]\w*", told)
+def _bases(size: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", size)
 
 
-def _describe_input(name: str, told: Any) -> Input:
-    if isinstance(told, str):
-        return Input(name, told)
-    if isinstance(told, Arg):
-        return told.name_as(name)
-    return Input(name, "", "constant", value=told)
+def _describe_input(name: str, axes: Any) -> Input:
+    if isinstance(axes, str):
+        return Input(name, axes)
+    if isinstance(axes, Arg):
+        return axes.name_as(name)
+    return Input(name, "", "constant", value=axes)
 
 
 @dataclass(frozen=True)
@@ -308,8 +308,8 @@ def _check_axes(
         choices = sizes[axis]
         if isinstance(choices, int | str) or not all(type(size) is int for size in choices):
             raise InputError(f"op {name}: sizes of axis {axis!r} are {choices!r}; give whole numbers: (1, 7, 128)")
-    for told in derived.values():
-        evaluate(told, {axis: min(choices, default=1) for axis, choices in sizes.items()})
+    for size in derived.values():
+        evaluate(size, {axis: min(choices, default=1) for axis, choices in sizes.items()})
     for axis in named:
         if axis not in used:
             near = suggest(axis, list(used)) or f"; it has {', '.join(used)}"

@@ -86,22 +86,22 @@ class Suite:
         fresh = [asdict(limit) for limit in self.fresh.values()]
         return {"used": sorted(self.used), "fresh": fresh, "machines": sorted(self.machines)}
 
-    def merge(self, told: Mapping[str, Any]) -> None:
+    def merge(self, other: Mapping[str, Any]) -> None:
         """Take in what another process knows."""
-        self.used |= {(op, contract) for op, contract in told["used"]}
-        self.machines |= set(told["machines"])
-        for given in told["fresh"]:
-            self._add(Limit(**given | {"runs": tuple(given["runs"])}))
+        self.used |= {(op, contract) for op, contract in other["used"]}
+        self.machines |= set(other["machines"])
+        for fields in other["fresh"]:
+            self._add(Limit(**fields | {"runs": tuple(fields["runs"])}))
 
     def write(self) -> list[str]:
         """Fresh limits into the lock file, among those it has; what that changed, in lines."""
         old, provenance = self._read()
         # One limit per op and contract, whatever an earlier one was made from.
-        kept = [one for one in old if one.gauge != "bound" or (one.op, one.contract) not in self.fresh]
+        kept = [limit for limit in old if limit.gauge != "bound" or (limit.op, limit.contract) not in self.fresh]
         machines = {*str(provenance.get("devices", "")).split(", "), *self.machines} - {""}
-        told: Provenance = {"gonogo": __version__, "devices": ", ".join(sorted(machines))}
+        facts: Provenance = {"gonogo": __version__, "devices": ", ".join(sorted(machines))}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_lock(self.path, [*kept, *self.fresh.values()], provenance | told)
+        write_lock(self.path, [*kept, *self.fresh.values()], provenance | facts)
         before = {key: limit for key, limit in _index(old).items() if key in self.fresh}
         changes = diff_limits(_anonymous(before), _anonymous(self.fresh))
         changes.sort(key=lambda change: ("new", "tightened", "loosened", "gone").index(change.kind))
@@ -134,7 +134,7 @@ class Suite:
         """Of two for the same, keep the looser: both were made from what is held to be correct."""
         key = (limit.op, limit.contract)
         both = (limit, self.fresh.get(key, limit))
-        self.fresh[key] = max(both, key=lambda one: (one.value, one.cases, one.kernel or "", one.runs))
+        self.fresh[key] = max(both, key=lambda limit: (limit.value, limit.cases, limit.kernel or "", limit.runs))
 
 
 def _index(limits: Sequence[Limit]) -> dict[Key, Limit]:
@@ -145,7 +145,7 @@ def _index(limits: Sequence[Limit]) -> dict[Key, Limit]:
 
 def _anonymous(limits: Mapping[Key, Limit]) -> list[Limit]:
     """Without what they were made from, so that old and new can be compared."""
-    return [Limit(*key, None, None, "bound", one.rule, value=one.value) for key, one in limits.items()]
+    return [Limit(*key, None, None, "bound", limit.rule, value=limit.value) for key, limit in limits.items()]
 
 
 def _count(things: Any, name: str) -> str:

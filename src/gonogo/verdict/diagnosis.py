@@ -1,4 +1,4 @@
-"""A verification that failed → the same, with its worst element, smallest failing case, pattern and contract.
+"""A verification that failed → one with its worst element, smallest failing case, pattern and contract.
 
 Cases are run by whoever ran the first ones: in this process, or isolated.
 """
@@ -45,8 +45,8 @@ def explain_failure(
     elements = {case.case: _find_elements(referee, case) for case in failed[:ENOUGH]}
     smallest = shrink(referee, failed[0])
     # A suspect case has neither passed nor failed.
-    plain = [case for case in verification.verdicts if case.verdict.decision != "suspect"]
-    trials = [_make_trial(case, runner.op, elements.get(case.case, ())) for case in plain]
+    settled = [case for case in verification.verdicts if case.verdict.decision != "suspect"]
+    trials = [_make_trial(case, runner.op, elements.get(case.case, ())) for case in settled]
     return replace(
         verification,
         worst=next(iter(elements[failed[0].case]), None),
@@ -129,5 +129,5 @@ def _make_trial(judged: CaseVerdict, op: Op, elements: Sequence[Element]) -> Tri
 
 def _find_ratios(elements: Sequence[Element]) -> tuple[float, float] | None:
     """Least and largest of actual / expected."""
-    ratios = [one.actual / one.expected for one in elements if one.bound > 0 and one.expected]
+    ratios = [element.actual / element.expected for element in elements if element.bound > 0 and element.expected]
     return (min(ratios), max(ratios)) if ratios and all(map(math.isfinite, ratios)) else None

@@ -69,10 +69,10 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: NaN is null, an infinity "inf"; `share` is the reading over the limit."""
-        plain: dict[str, Any] = to_plain(
+        data: dict[str, Any] = to_plain(
             asdict(self) | {"outcome": self.outcome, "share": self.share, "message": self.message}
         )
-        return plain
+        return data
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.message)}</pre>"

@@ -80,7 +80,7 @@ class Referee:
         return None if self._is_blind(judged) else judged
 
     def settle_suspects(self, verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
-        """The same, with suspect cases run again on fresh seeds: no-go if one is above its limit there too."""
+        """Verdicts, the suspect cases run again on fresh seeds: no-go if one is above its limit there too."""
         if self.runner.op.is_given:  # there are no fresh seeds of inputs at hand
             return list(verdicts)
         suspect = [case for case in verdicts if case.verdict.decision == "suspect"]
@@ -100,7 +100,7 @@ class Referee:
         return replace(suspect, verdict=verdict)
 
     def replace_blind(self, verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
-        """The same, with another case of its kind in the place of each blind one, where a fresh seed has it."""
+        """Verdicts, with another case of its kind in the place of each blind one, where a fresh seed has it."""
         current = list(verdicts)
         if self.runner.op.is_given:
             return current
@@ -115,12 +115,12 @@ class Referee:
         return [verdicts[at] if self._is_blind(case) else case for at, case in enumerate(current)]
 
     def split_blind(self, verdicts: Sequence[CaseVerdict]) -> tuple[list[CaseVerdict], list[Unjudged]]:
-        """Those that say something, and those that do not."""
+        """Verdicts that say something, and the cases whose verdict does not."""
         judged = [case for case in verdicts if not self._is_blind(case)]
         return judged, [Unjudged(case.case, "blind", BLIND) for case in verdicts if self._is_blind(case)]
 
     def _is_blind(self, judged: CaseVerdict) -> bool:
-        """What is above a limit as wide as that is wrong all the same."""
+        """Whether a verdict of go says nothing: what is above a limit as wide as that is wrong all the same."""
         return judged.verdict.decision == "go" and is_blind(judged.record, self.limit)
 
     def _parse(self, judged: CaseVerdict) -> Case:

@@ -77,5 +77,5 @@ def allowed_sizes(op: Op, axis: str) -> tuple[int, ...] | None:
 
 def resize(op: Op, case: Case, axis: str, size: int) -> Case:
     """The case with another size of one axis."""
-    place = op.axes.index(axis)
-    return replace(case, sizes=(*case.sizes[:place], size, *case.sizes[place + 1 :]))
+    at = op.axes.index(axis)
+    return replace(case, sizes=(*case.sizes[:at], size, *case.sizes[at + 1 :]))

@@ -78,25 +78,25 @@ BLIND_FROM = {"bound": "blind_from", "deterministic": "deterministic_blind_from"
 """By gauge, the field of a record that says above which limit its case is blind."""
 
 
-def is_blind(measured: Measured, found: FoundLimit) -> bool:
+def is_blind(measured: Measured, limit: FoundLimit) -> bool:
     """Whether the limit would let zeros pass for most of the output: then a reading within it says nothing."""
-    blind_from: float | None = getattr(measured, BLIND_FROM.get(found.gauge, ""), None)
-    return blind_from is not None and found.value > blind_from
+    blind_from: float | None = getattr(measured, BLIND_FROM.get(limit.gauge, ""), None)
+    return blind_from is not None and limit.value > blind_from
 
 
-def judge_measured(measured: Measured, found: FoundLimit) -> Verdict:
+def judge_measured(measured: Measured, limit: FoundLimit) -> Verdict:
     """The verdict on an output, by what became of it and what it reads."""
     return judge(
-        measured.outcome, measured.read(found.gauge), found.value, gauge=found.gauge, limit_from=found.told,
-        deterministic=measured.deterministic if found.gauge == "bound" else None, detail=measured.detail,
+        measured.outcome, measured.read(limit.gauge), limit.value, gauge=limit.gauge, limit_from=limit.told,
+        deterministic=measured.deterministic if limit.gauge == "bound" else None, detail=measured.detail,
         leaf=measured.leaf,
     )  # fmt: skip
 
 
-def judge_record(record: Record, op: Op, found: FoundLimit) -> CaseVerdict:
+def judge_record(record: Record, op: Op, limit: FoundLimit) -> CaseVerdict:
     """The verdict on one record; `op` is the one whose axes its shape is in."""
     sizes = [int(size) for size in record.shape.split("x") if size]
-    return CaseVerdict(record.case, dict(zip(op.axes, sizes, strict=True)), judge_measured(record, found), record)
+    return CaseVerdict(record.case, dict(zip(op.axes, sizes, strict=True)), judge_measured(record, limit), record)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Verification:
     @property
     def failed(self) -> tuple[CaseVerdict, ...]:
         """Cases that are no-go."""
-        return tuple(one for one in self.verdicts if one.verdict.decision == "no-go")
+        return tuple(case for case in self.verdicts if case.verdict.decision == "no-go")
 
     @property
     def suspect(self) -> tuple[CaseVerdict, ...]:
@@ -149,7 +149,7 @@ class Verification:
     @property
     def worst_case(self) -> CaseVerdict | None:
         """The failed case that is furthest off."""
-        return max(self.failed, key=lambda one: one.badness, default=None)
+        return max(self.failed, key=lambda case: case.badness, default=None)
 
     @property
     def largest(self) -> CaseVerdict | None:
@@ -175,7 +175,7 @@ class Verification:
             "largest": None if largest is None else largest.to_dict(), "planned": self._count_planned(),
             "setting": None if self.setting is None else self.setting.to_dict(),
             "unjudged": [case.to_dict() for case in self.unjudged],
-            "verdicts": [one.to_dict() for one in self.verdicts],
+            "verdicts": [case.to_dict() for case in self.verdicts],
         }  # fmt: skip
 
     def __repr__(self) -> str:
@@ -198,43 +198,44 @@ class Verification:
         return f"<pre>{html.escape(repr(self))}</pre>"
 
 
-def tell_verification(found: Verification) -> list[str]:
+def tell_verification(verification: Verification) -> list[str]:
     """What a user needs to find the fault, and to know what the verdict is worth, in lines."""
-    worst, largest = found.worst_case, found.largest
-    lines = _tell_failure(found, worst) if worst is not None else _tell_suspect(found)
+    worst, largest = verification.worst_case, verification.largest
+    lines = _tell_failure(verification, worst) if worst is not None else _tell_suspect(verification)
     if largest is not None and largest is not worst:
         lines.append(("largest", f"{largest.verdict.tell_share()}, on {largest.case}"))
-    lines.append(("judged", found.tell_judged()))
-    if found.setting is not None and found.setting.interpreted:
+    lines.append(("judged", verification.tell_judged()))
+    if verification.setting is not None and verification.setting.interpreted:
         lines.append(("note", INTERPRETED))
-    lines += [("note", note) for note in found.notes]
-    lines.append(("recorded", str(found.recorded or "")))
+    lines += [("note", note) for note in verification.notes]
+    lines.append(("recorded", str(verification.recorded or "")))
     return [f"  {name:<11} {text}" for name, text in lines if text]
 
 
-def _tell_failure(found: Verification, worst: CaseVerdict) -> list[tuple[str, str]]:
+def _tell_failure(verification: Verification, worst: CaseVerdict) -> list[tuple[str, str]]:
     lines = [
         ("worst case", f"{worst.case}: {worst.verdict.message}"),
         ("", worst.described),
         *_tell_last("raised", worst.record.error),
         *_tell_last("printed", worst.record.printed),
-        ("element", tell_element(found.worst) if found.worst else ""),
-        ("smallest", found.smallest or ""),
-        ("replay", found.replay or ""),
-        ("pattern", found.pattern or ""),
+        ("element", tell_element(verification.worst) if verification.worst else ""),
+        ("smallest", verification.smallest or ""),
+        ("replay", verification.replay or ""),
+        ("pattern", verification.pattern or ""),
     ]
-    if found.holds_under:
-        article = "an" if found.holds_under[0] in "aeiou" else "a"
+    holds_under = verification.holds_under
+    if holds_under:
+        article = "an" if holds_under[0] in "aeiou" else "a"
         lines.append((
-            "contract", f"within {article} {found.holds_under} contract; the one declared is {found.contract}"
+            "contract", f"within {article} {holds_under} contract; the one declared is {verification.contract}"
         ))  # fmt: skip
     return lines
 
 
-def _tell_suspect(found: Verification) -> list[tuple[str, str]]:
-    if not found.suspect:
+def _tell_suspect(verification: Verification) -> list[tuple[str, str]]:
+    if not verification.suspect:
         return []
-    furthest = max(found.suspect, key=lambda case: case.badness)
+    furthest = max(verification.suspect, key=lambda case: case.badness)
     passes = f"{furthest.described}. It passes: the deterministic bound explains one such reading"
     return [("suspect", f"{furthest.case}: {furthest.verdict.message}"), ("", passes)]
 
@@ -242,7 +243,7 @@ def _tell_suspect(found: Verification) -> list[tuple[str, str]]:
 def _tell_last(name: str, text: str | None) -> list[tuple[str, str]]:
     """The last lines of a text, the first of them under a name."""
     shown = [line for line in (text or "").splitlines() if line.strip()][-SHOWN_LINES:]
-    return [(name if place == 0 else "", line) for place, line in enumerate(shown)]
+    return [(name if at == 0 else "", line) for at, line in enumerate(shown)]
 
 
 def tell_unjudged(verdicts: Sequence[CaseVerdict], unjudged: Sequence[Unjudged]) -> tuple[str, ...]:
@@ -258,7 +259,7 @@ def tell_unjudged(verdicts: Sequence[CaseVerdict], unjudged: Sequence[Unjudged])
     return tuple(notes)
 
 
-def tell_leaves(verdicts: Sequence[CaseVerdict], found: FoundLimit) -> tuple[str, ...]:
+def tell_leaves(verdicts: Sequence[CaseVerdict], limit: FoundLimit) -> tuple[str, ...]:
     """Of which leaves nothing is known on any case; and which are integers that stand for floating values."""
     by_path: dict[str, list[LeafReading]] = {}
     for case in verdicts:
@@ -267,8 +268,8 @@ def tell_leaves(verdicts: Sequence[CaseVerdict], found: FoundLimit) -> tuple[str
     notes = []
     for path, leaves in by_path.items():
         named = f"leaf {path}" if path else "the output"
-        blind = [leaf.blind_from is not None and found.value > leaf.blind_from for leaf in leaves]
-        if found.gauge == "bound" and path and all(blind):
+        blind = [leaf.blind_from is not None and limit.value > leaf.blind_from for leaf in leaves]
+        if limit.gauge == "bound" and path and all(blind):
             notes.append(f"{named} is not judged: {BLIND}")
         if leaves[0].codes:
             notes.append(
@@ -291,10 +292,10 @@ def _make_plain_element(element: Element | None) -> dict[str, Any] | None:
     if element is None:
         return None
     ulp = None if element.ulp == ULP_SATURATED else element.ulp
-    plain: dict[str, Any] = to_plain(asdict(replace(element, index=list(element.index), ulp=ulp)))  # type: ignore[arg-type]
-    return plain
+    data: dict[str, Any] = to_plain(asdict(replace(element, index=list(element.index), ulp=ulp)))  # type: ignore[arg-type]
+    return data
 
 
 def list_worst(failed: Sequence[CaseVerdict]) -> list[CaseVerdict]:
     """Failed cases, those furthest off first."""
-    return sorted(failed, key=lambda one: -one.badness)
+    return sorted(failed, key=lambda case: -case.badness)

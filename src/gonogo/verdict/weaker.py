@@ -131,7 +131,7 @@ def _find_weaker_limit(op: Op, contract: Contract, lock: str | Path | None, *, w
     if with_controls:
         # They would be run again. What they would read is not known; no limit is made lower than this.
         lowest = Limit(op.name, contract.describe(), None, None, "bound", "pooled", value=LOWEST_LIMIT)
-        return FoundLimit(lowest, "the lowest that is made")
+        return FoundLimit(lowest, "lowest")
     return choose_limit(op, contract, lock=lock)
 
 

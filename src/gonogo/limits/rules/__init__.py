@@ -36,10 +36,10 @@ def rule(name: str, **parameters: Any) -> Rule:
         raise UnknownRule(name, rule_names())
     make = import_module(f"{__name__}.{name.replace('-', '_')}").rule
     known = tuple(inspect.signature(make).parameters)
-    for given in parameters:
-        if given not in known:
-            near = suggest(given, known) or "."
-            raise InputError(f"rule {name!r} has no parameter {given!r}{near} It has: {', '.join(known) or 'none'}")
+    for key in parameters:
+        if key not in known:
+            near = suggest(key, known) or "."
+            raise InputError(f"rule {name!r} has no parameter {key!r}{near} It has: {', '.join(known) or 'none'}")
     try:
         made = make(**parameters)
     except TypeError as error:  # no number

@@ -18,7 +18,7 @@ class Rule:
     """How the readings of correct kernels become a limit."""
 
     name: str
-    """As `gonogo.limits.rules.rule` knows it."""
+    """What `gonogo.limits.rules.rule` finds it by."""
     parameters: Mapping[str, float]
     """All of them, also those left at their defaults; `rate` is the false-positive rate that is promised."""
     needs: int
