@@ -5,8 +5,9 @@ What is none of these is a leaf. A nest that is one leaf has the path "".
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -52,11 +53,21 @@ def map_leaves(function: Callable[[str, Any], Any], nest: Any, path: str = "") -
     if parts is None:
         return function(path, nest)
     made = [map_leaves(function, part, f"{path}.{name}" if path else name) for name, part in parts]
+    if all(new is old for new, (_, old) in zip(made, parts, strict=True)):
+        return nest
     kind: str = _classify(type(nest))  # type: ignore[arg-type]
-    if kind == "mapping":
-        return dict(zip(nest, made, strict=True))
     if kind == "named":
         return type(nest)(*made)
     if kind == "sequence":
         return made if type(nest) is list else tuple(made) if type(nest) is tuple else type(nest)(made)
-    return replace(nest, **dict(zip((name for name, _ in parts), made, strict=True)))
+    if kind == "mapping":
+        keyed = dict(zip(nest, made, strict=True))
+        if type(nest) is dict:
+            return keyed
+    changed = copy.copy(nest)  # of its own class, however that is made
+    if kind == "mapping":
+        changed.update(keyed)
+        return changed
+    for (name, _), part in zip(parts, made, strict=True):
+        object.__setattr__(changed, name, part)
+    return changed

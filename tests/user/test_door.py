@@ -15,12 +15,12 @@ import torch
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nine_kernels import NINE, NORM, get_inputs, norm, norm_kernel, rand
+from nine_kernels import NINE, NORM, Case, get_inputs, norm, norm_kernel, rand
 
 import gonogo
 from gonogo.cases import copy_guarded, find_guard, make_call, parse_case
 from gonogo.cli import cli
-from gonogo.errors import BadModule, InputError
+from gonogo.errors import BadModule, InputError, NothingJudged
 from gonogo.execution.judging import RANGES, Judged
 from gonogo.execution.leaves import Pair
 from gonogo.execution.reference import Reference
@@ -302,7 +302,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "draws otherwise": (
         {"inputs": lambda seed, dtype: (torch.empty(3).uniform_(generator=FREE),)}, "draws other values of x when"
     ),
-    "raises": ({"inputs": lambda seed, dtype: 1 / 0}, r"<lambda>\(0, torch.float16\) raised ZeroDivisionError"),
+    "raises": ({"inputs": lambda seed, dtype: 1 / 0}, r"<lambda>\(seed=0, dtype=torch.float16\) raised ZeroDiv"),
     "too many": ({"inputs": lambda seed, dtype: (rand(1, 3), rand(2, 3))}, "the reference norm does not take them"),
     "unknown name": ({"inputs": {"y": rand(1, 3)}}, "the reference norm does not take them: missing a required"),
     "complex": ({"inputs": (torch.ones(3, dtype=torch.complex64),)}, "argument x is of dtype complex64"),
@@ -347,7 +347,7 @@ def test_a_kernel_that_takes_other_arguments() -> None:
         (lambda x: x.to_sparse(), "no-output: returned a tensor of layout sparse_coo"),
         (lambda x: torch.empty_like(x, device="meta"), "no-output: returned a tensor on device meta"),
         (lambda x: x.as_subclass(type("Lazy", (torch.Tensor,), {})), "returned a Lazy, a subclass of torch.Tensor"),
-        (lambda x: "text", "no-output: returned str"),
+        (lambda x: "text", "wrong-structure: gives nothing; the reference gives one tensor"),
         (lambda x: x.double(), "wrong-dtype: float64, not float32"),
         (lambda x: x[1:], "wrong-shape: (2,), not (3,)"),
     ],
@@ -505,6 +505,152 @@ def test_files_without_an_op(files: Path) -> None:
         done = CliRunner().invoke(cli, ["check", f"{files / 'kernel.py'}:right", *words])
         assert done.exit_code != 0
         assert told in str(done.exception) + done.output
+
+
+def near_ties(seed: int) -> tuple[torch.Tensor]:
+    return ((torch.arange(200) - 99.5) / 3.3,)
+
+
+def one_near_tie(seed: int) -> tuple[torch.Tensor]:
+    x = rand(seed, 64, 10)
+    x[0, 1:3] = x[0].max()
+    return (x,)
+
+
+def square(seed: int) -> tuple[torch.Tensor]:
+    return (rand(seed, 16, 16),)
+
+
+def rows(batch: int = 4, seed: int = 0) -> tuple[torch.Tensor]:
+    return (rand(seed, batch, 3),)
+
+
+class Names(dict[str, Any]):
+    __getattr__ = dict.__getitem__
+
+
+def codes(x: torch.Tensor) -> torch.Tensor:
+    return torch.round(x * 3.3).clamp(-128, 127).to(torch.int8)
+
+
+def half_sigmoid(x: torch.Tensor) -> torch.Tensor:
+    """0·inf in the error: the reference runs a second time, guarded."""
+    mask = torch.where(torch.arange(16) < 8, 0.0, -math.inf)
+    return torch.sigmoid((x @ x.T + mask) * 0.3).to(torch.float16)
+
+
+def none_below(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.amax(-1) > 1.5, x.argmax(-1), -1)
+
+
+SUBTLE: dict[str, tuple[Any, Any, Case]] = {
+    "a wrong code near a tie is wrong": (
+        lambda x: codes(x.double()), lambda x: codes(x) + 20, {"reference": codes, "inputs": near_ties}
+    ),
+    "a tie in one row excuses no other": (
+        lambda x: (x * 2, (x.exp() * 1).argmax(-1).to(torch.int32)),
+        lambda x: (x * 2, torch.zeros(64, dtype=torch.int32)),
+        {"reference": lambda x: (x * 2, (x.exp() * 1).argmax(-1).to(torch.int32)), "inputs": one_near_tie},
+    ),
+    "the last cast of a guarded run": (
+        half_sigmoid, lambda x: (half_sigmoid(x).double() * (1 + 2**-6)).half(),
+        {"reference": half_sigmoid, "inputs": square},
+    ),
+    "a view of the last cast": (
+        lambda x: (x * 1.3).half().T, lambda x: (x * 1.3 * (1 + 2**-7)).half().T,
+        {"reference": lambda x: (x * 1.3).to(torch.float16).transpose(0, 1), "inputs": square},
+    ),
+    "a leaf of each dtype where the reference takes no two": (
+        lambda x, w: (x.float() @ w, x > 0), lambda x, w: (x.float() @ w, x >= -0.1),
+        {"reference": lambda x, w: (x @ w, x > 0),
+         "inputs": lambda seed: (rand(seed, 9, 6).bfloat16(), rand(seed, 6, 4))},
+    ),
+    "gradients in the dtypes of their arguments": (
+        lambda x, w: x.float() @ w, lambda x, w: x.float() @ w.detach() + 0 * w.sum(),
+        {"reference": lambda x, w: x @ w, "grads": True,
+         "inputs": lambda seed: (rand(seed, 9, 6).half(), rand(seed, 6, 4))},
+    ),
+    "gradients of an output of a declared dtype": (
+        lambda x: x.float().exp(), lambda x: (x.float() * 1.001).exp(),
+        {"reference": lambda x: x.exp(), "inputs": lambda seed: (rand(seed, 50).half(),), "outputs": "float32",
+         "grads": True},
+    ),
+    "a generator is given its arguments by name": (
+        lambda x: x * 2, lambda x: x * 2.01, {"reference": lambda x: x * 2, "inputs": rows}
+    ),
+    "a word for no index": (
+        none_below, lambda x: none_below(x).clamp(min=0),
+        {"reference": none_below, "inputs": square, "outputs": gonogo.Index(of="x")},
+    ),
+    "a view of what is written": (
+        lambda c, x: (c[2:5].copy_(x), c[:8])[1], lambda c, x: (c[2:5].copy_(x), c[1:9])[1],
+        {"reference": lambda c, x: (torch.cat([c[:2], x, c[5:]])[:8], torch.cat([c[:2], x, c[5:]])), "mutates": "c",
+         "inputs": lambda seed: (rand(seed, 12, 3), rand(seed + 1, 3, 3))},
+    ),
+    "what is written, by its name": (
+        lambda c, x: (c.add_(1), {"y": x * 2})[1], lambda c, x: (c.add_(2), {"y": x * 2})[1],
+        {"reference": lambda c, x: {"c": c + 1, "y": x * 2}, "mutates": "c",
+         "inputs": lambda seed: (rand(seed, 12, 3), rand(seed + 1, 3, 3))},
+    ),
+    "lists and words by name": (
+        lambda xs, mode: xs[0] + xs[1], lambda xs, mode: xs[0] - xs[1],
+        {"reference": lambda xs, mode: xs[0] + xs[1], "inputs": {"xs": [rand(1, 4), rand(2, 4)], "mode": "sum"}},
+    ),
+    "a mapping of one's own": (
+        lambda names: names.x * names.d, lambda names: names.x,
+        {"reference": lambda names: names.x * names.d, "inputs": {"names": Names(x=rand(1, 4), d=2)}},
+    ),
+    "a text among the leaves": (
+        lambda x: {"y": x * 2, "kind": "a"}, lambda x: {"y": x * 3, "kind": "a"},
+        {"reference": lambda x: {"y": x * 2, "kind": "a"}, "inputs": (rand(1, 4),)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUBTLE)
+def test_subtle(name: str) -> None:
+    right, wrong, told = SUBTLE[name]
+    held = verify(right, **told)
+    assert held.decision == "go", held
+    assert verify(wrong, **told).decision == "no-go"
+
+
+def test_a_module_is_taken_as_it_is_now() -> None:
+    reference, kernel = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    told: dict[str, Any] = {"reference": reference, "inputs": (rand(1, 4, 5),)}
+    assert verify(kernel, **told).decision == "go"
+    with torch.no_grad():
+        reference.weight.mul_(2)
+    assert verify(kernel, **told).decision == "go"
+    half = {"reference": reference.half(), "inputs": (rand(1, 4, 5).half(),)}
+    assert verify(kernel.half(), **told | half).decision == "go"
+
+
+def test_a_reference_may_count_in_its_integers() -> None:
+    numbers = torch.arange(1, 9)
+
+    def reference(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        n.add_(1)
+        return x * n[:, None]
+
+    x = rand(1, 8, 3)
+    assert gonogo.check(x * (numbers[:, None] + 1), reference=reference, inputs=(x, numbers)).decision == "go"
+    assert verify(lambda x, n: x * (n + 1)[:, None], reference=reference, inputs=(x, numbers)).decision == "go"
+    assert numbers.tolist() == list(range(1, 9))
+
+
+def test_codes_that_zeros_would_pass_for_say_nothing() -> None:
+    with pytest.raises(NothingJudged, match="blind"):
+        verify(
+            lambda x: torch.zeros(x.shape, dtype=torch.int64), reference=lambda x: torch.softmax(x, -1),
+            inputs=(rand(1, 4, 160),),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("size", ["64", "2*", "a//0", "a-8", "c*2"])
+def test_sizes_that_are_none(size: str) -> None:
+    with pytest.raises(InputError, match=r"as in|is none, with|no sizes for axis"):
+        gonogo.Op("o", inputs={"x": "a b"}, sizes={"a": (2, 3), "b": size}, reference=lambda x: x)
 
 
 @pytest.mark.gpu

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.cases._case import DRAWN, DTYPE_CODES, EVERYWHERE, LAYOUTS, Case, parse_case
-from gonogo.cases.call import Call, copy_guarded, draw_arguments, find_draw_arguments, make_call, take_arguments
+from gonogo.cases.call import Call, copy_guarded, draw_arguments, follows_dtype, make_call, take_arguments
 from gonogo.cases.inputs import GUARD_BITS, find_guard, make_inputs
 from gonogo.cases.plan import (
     CASES_PER_SEED,
@@ -42,9 +42,9 @@ __all__ = [
     "SizeLimit",
     "copy_guarded",
     "draw_arguments",
-    "find_draw_arguments",
     "find_guard",
     "find_usable",
+    "follows_dtype",
     "list_unrun",
     "make_call",
     "make_inputs",

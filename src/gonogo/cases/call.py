@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,7 +64,11 @@ def make_call(case: Case, device: str = "cpu", op: Op | None = None) -> Call:
     op = op or get_op(case.op)
     if op.draw is None:
         names = tuple(described.name for described in op.inputs)
-        return Call(tuple(make_inputs(case, device, op)), {}, names)
+        inputs = make_inputs(case, device, op)
+        for at, described in enumerate(op.inputs):
+            if described.kind == "constant":
+                inputs[at] = map_leaves(partial(_take_constant, described.name, device), inputs[at])
+        return Call(tuple(inputs), {}, names)
     drawn = draw_arguments(op, case.seed, case.dtype)
     return take_arguments(op, drawn).map(lambda path, tensor: copy_guarded(tensor, device))
 
@@ -73,38 +77,44 @@ def draw_arguments(op: Op, seed: int, dtype: str) -> Any:
     """What a user's generator gives; torch's, NumPy's and Python's own generators begin at the seed, too."""
     assert op.draw is not None
     draw = op.draw.load()
-    arguments = find_draw_arguments(draw, seed, dtype)
-    shown = ", ".join(map(str, arguments))
+    args, kwargs = find_draw_arguments(draw, seed, dtype)
     with _seeded(seed):
         try:
-            return draw(*arguments)
+            return draw(*args, **kwargs)
         except Exception as error:
+            shown = ", ".join([*map(str, args), *(f"{name}={value}" for name, value in kwargs.items())])
             why = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise BadArguments(f"inputs: {_name(draw)}({shown}) raised {why}") from error
 
 
-def find_draw_arguments(draw: Callable[..., Any], seed: int, dtype: str) -> tuple[Any, ...]:
-    """As many of seed and dtype as a generator takes: one that takes neither is seeded from outside."""
+def find_draw_arguments(draw: Callable[..., Any], seed: int, dtype: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Seed and dtype, by name where a generator has these names, else by place, as far as it needs arguments.
+
+    One that takes neither is seeded from outside.
+    """
     import torch
 
-    every = (seed, getattr(torch, dtype))
+    every = {"seed": seed, "dtype": getattr(torch, dtype)}
     try:
         parameters = list(inspect.signature(draw).parameters.values())
     except (TypeError, ValueError):
-        return every
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return every
-    placed = [
-        parameter
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    named = [
-        parameter.name
-        for parameter in placed
-        if parameter.default is parameter.empty or parameter.name in ("seed", "dtype")
-    ]
-    return (every[1],) if named == ["dtype"] else every[: len(named)]
+        return tuple(every.values()), {}
+    named = {
+        name: value for name, value in every.items()
+        if any(taken.name == name and taken.kind is not taken.POSITIONAL_ONLY for taken in parameters)
+    }  # fmt: skip
+    needed = [taken for taken in parameters if taken.default is taken.empty and taken.name not in named]
+    if any(taken.kind is taken.VAR_POSITIONAL for taken in needed) and not named:
+        return tuple(every.values()), {}
+    placed = [taken for taken in needed if taken.kind in (taken.POSITIONAL_ONLY, taken.POSITIONAL_OR_KEYWORD)]
+    rest = [value for name, value in every.items() if name not in named]
+    return tuple(rest[: len(placed)]), named
+
+
+def follows_dtype(draw: Callable[..., Any]) -> bool:
+    """Whether a generator takes the dtype of a case."""
+    args, kwargs = find_draw_arguments(draw, 0, "float32")
+    return "dtype" in kwargs or any(not isinstance(value, int) for value in args)
 
 
 @contextmanager
@@ -112,7 +122,9 @@ def _seeded(seed: int) -> Iterator[None]:
     import torch
 
     state, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  the one that a user may draw from
-    with torch.random.fork_rng(enabled=True):
+    # Of a GPU that is not in use nothing is asked: to ask would take it into use.
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002
         random.seed(seed)
@@ -146,6 +158,14 @@ def take_arguments(op: Op, given: Any) -> Call:
     call = Call(args, kwargs, names)
     made = map_leaves(_take_array, call.by_name)
     return replace(call, args=tuple(made[name] for name in names), kwargs={name: made[name] for name in kwargs})
+
+
+def _take_constant(name: str, device: str, path: str, leaf: Any) -> Any:
+    """A leaf of what is handed over as it is: a tensor as a copy on the device."""
+    import torch
+
+    taken = _take_array(f"{name}.{path}" if path else name, leaf)
+    return copy_guarded(taken, device) if isinstance(taken, torch.Tensor) else taken
 
 
 def _take_array(path: str, leaf: Any) -> Any:

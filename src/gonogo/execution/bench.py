@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -58,6 +58,8 @@ class Bench:
     judged: dict[str, list[Judged]] = field(default_factory=dict)
     """Of the same kernels, the leaves as they are judged."""
     twins: dict[str, Twin | None] = field(default_factory=dict)
+    opened: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    """Kernels as they are called, by name: of a module a copy."""
     aliases: dict[str, str] = field(default_factory=dict)
     """Of the last call: leaves that stand in the memory of an argument that was to be written, and its leaf."""
     changed: list[str] = field(default_factory=list)

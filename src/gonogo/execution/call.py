@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -67,7 +67,7 @@ def _call(function: Callable[..., Any], kernel: Kernel, bench: Bench, number: in
         elapsed = time.perf_counter() - started
     bench.strays += memory.count_strays()
     bench.changed = restore_state(function, op)
-    outputs = {path: _to_tensor(leaf) for path, leaf in returned.items() if leaf is not None or not op.is_nest}
+    outputs = take_leaves(returned) if op.is_nest else {path: _to_tensor(leaf) for path, leaf in returned.items()}
     outputs = outs if op.out else outputs
     if not op.mutates:
         return outputs, elapsed
@@ -76,10 +76,13 @@ def _call(function: Callable[..., Any], kernel: Kernel, bench: Bench, number: in
         path: f"{WRITTEN}{target}"
         for path, leaf in outputs.items()
         for target, x in targets
-        if shares_memory(leaf, x)
+        if shares_memory(leaf, x) and _lie_alike(leaf, x)
     }
     # Copied before the arguments are restored, which is the same memory.
-    outputs = {path: _copy(leaf) if path in bench.aliases else leaf for path, leaf in outputs.items()}
+    outputs = {
+        path: _copy(leaf) if any(shares_memory(leaf, x) for _, x in targets) else leaf
+        for path, leaf in outputs.items()
+    }
     return {**outputs, **_take_written(bench, targets)}, elapsed
 
 
@@ -119,6 +122,12 @@ def _take_written(bench: Bench, targets: Sequence[tuple[str, torch.Tensor]]) -> 
     return written
 
 
+def _lie_alike(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors of one memory are the same elements."""
+    facts = [(tensor.data_ptr(), tensor.shape, tensor.stride()) for tensor in (first, second)]
+    return facts[0] == facts[1]
+
+
 def shares_memory(output: Any, argument: torch.Tensor) -> bool:
     """Whether an output stands in the memory of an argument."""
     if not isinstance(output, torch.Tensor) or output.layout is not torch.strided or output.numel() == 0:
@@ -131,6 +140,11 @@ def shares_memory(output: Any, argument: torch.Tensor) -> bool:
 def _synchronize(bench: Bench) -> None:
     if bench.job.device != "cpu":
         torch.cuda.synchronize()
+
+
+def take_leaves(returned: Mapping[str, Any]) -> Leaves:
+    """The leaves of an output that are judged: no None and no text."""
+    return {path: _to_tensor(leaf) for path, leaf in returned.items() if not isinstance(leaf, str | None)}
 
 
 def _to_tensor(leaf: Any) -> Any:

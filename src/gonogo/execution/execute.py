@@ -55,7 +55,9 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
         return record.end(Outcome("refused", refused))
     launches = Launches(bench.job.device, refused)
     try:
-        function = open_kernel(kernel.load(), bench.op, bench.job.device)
+        if kernel.name not in bench.opened:
+            bench.opened[kernel.name] = open_kernel(kernel.load(), bench.op, bench.job.device)
+        function = bench.opened[kernel.name]
         first, again, elapsed = launches.watch(lambda: call_twice(function, kernel, bench))
     except KeyboardInterrupt:  # a worker ignores the signal, so it is the user's, who runs this by hand
         raise

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 
@@ -36,8 +35,8 @@ class Function:
     """What cotangents are drawn by."""
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
-    def with_gradients(self, dtypes: Mapping[str, str]) -> Function:
-        """The same, knowing the dtypes of its leaves, which cotangents have."""
+    def with_dtypes(self, dtypes: Mapping[str, str]) -> Function:
+        """A function that knows the dtypes of its leaves, to which cotangents are rounded."""
         return replace(self, dtypes=dtypes)
 
     def run(self, state: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -124,31 +123,28 @@ def list_parameters(op: Op) -> list[str]:
     return [path for path, _ in reference.named_parameters()] if isinstance(reference, torch.nn.Module) else []
 
 
+def list_trained(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters alone, by name."""
+    return {path: x for path, x in list_state(module).items() if isinstance(x, torch.nn.Parameter)}
+
+
 def list_state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers, by name."""
+    """Parameters and buffers, by name; of what torch.compile made of a module, those of the module."""
+    module = getattr(module, "_orig_mod", module)
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-_COPIES: WeakKeyDictionary[torch.nn.Module, tuple[str, Any, torch.nn.Module]] = WeakKeyDictionary()
-"""Of a kernel that is a module: the device and the reference it is held against, and its copy with that state."""
 
 
 def open_kernel(function: Callable[..., Any], op: Op, device: str) -> Callable[..., Any]:
     """A kernel as it can be called: a module as a copy on the device, with the reference's state."""
     if not isinstance(function, torch.nn.Module):
         return function
-    reference = op.load_reference()
-    known = _COPIES.get(function)
-    if known is not None and known[0] == device and known[1] is reference:
-        return known[2]
     try:
-        made = copy.deepcopy(function)
-    except Exception:  # noqa: BLE001  it holds what cannot be copied
-        made = function
-    made = made.to(device)
+        made = copy.deepcopy(function).to(device)
+    except Exception as error:
+        raise BadModule(f"it cannot be copied, {type(error).__name__}: {error}") from error
+    reference = op.load_reference()
     if isinstance(reference, torch.nn.Module):
         copy_state(reference, made)
-    _COPIES[function] = (device, reference, made)
     return made
 
 
@@ -183,7 +179,7 @@ def restore_state(kernel: Any, op: Op) -> list[str]:
     reference = op.load_reference() if isinstance(kernel, torch.nn.Module) else None
     if not isinstance(reference, torch.nn.Module):
         return []
-    before, now = list_state(reference), dict(kernel.named_parameters())
+    before, now = list_state(reference), list_trained(kernel)
     changed = [
         path for path, x in now.items()
         if path in before and not torch.equal(x.detach(), before[path].detach().to(x.device, x.dtype))
@@ -196,7 +192,7 @@ def run_with_gradients(
     function: Callable[..., Any], call: Call, wanted: Sequence[str], name: str
 ) -> dict[str, torch.Tensor | Any]:
     """All leaves of a kernel's output by path, and the gradients of its arguments by autograd."""
-    parameters = dict(function.named_parameters()) if isinstance(function, torch.nn.Module) else {}
+    parameters = list_trained(function) if isinstance(function, torch.nn.Module) else {}
     tracked = {path: x.detach().requires_grad_() for path, x in call.tensors if path in wanted}
     tracked |= {path: parameters[path] for path in wanted if path in parameters}
     chosen = call.map(lambda path, x: tracked.get(path, x))

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gonogo.errors import BadArguments
 from gonogo.execution.leaves import Pair, as_tensor
 from gonogo.execution.measurement import find_non_finite, read_bounds, settle_outcome
 from gonogo.execution.reference import NARROW, Reference
@@ -50,6 +51,13 @@ class Judged:
         named = str(self.output.dtype).removeprefix("torch.")
         declared = self.reference.dtype
         return declared if NARROW.get(declared) == named else named
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether codes of 0 would pass for most of what is not 0: then they say nothing."""
+        sizes = self.reference.expected.abs()
+        spoken_of = sizes[sizes > 0]
+        return spoken_of.numel() > 0 and 2 * int((spoken_of <= 0.5).sum()) > spoken_of.numel()
 
     def find_unequal(self) -> torch.Tensor:
         """Where a leaf of integers or truth values is another than the reference's, beyond doubt."""
@@ -98,7 +106,8 @@ class Judged:
         distance = self.find_distance()
         measured = _read_ratio(_divide(distance, reference.unit_roundoff * reference.scale))
         longest = _read_ratio(_divide(distance, reference.unit_roundoff * reference.sequential_scale))
-        return replace(measured, deterministic=longest.bound)
+        blind = 0.0 if self.is_blind else None
+        return replace(measured, deterministic=longest.bound, blind_from=blind, deterministic_blind_from=blind)
 
     def settle(self) -> Outcome:
         """What is wrong with its numbers, but for how large they are."""
@@ -181,8 +190,8 @@ def _find_clearest(leaves: Sequence[Judged], limits: Sequence[float | None]) -> 
 
 
 def _is_certain(leaf: Judged) -> bool:
-    """Whether a leaf says something whatever the limit: it is equal or not."""
-    return leaf.reference.is_discrete or leaf.dtype not in FORMATS
+    """Whether a leaf says something whatever the limit: it is equal or not, or codes that tell values apart."""
+    return leaf.reference.is_discrete or (leaf.dtype not in FORMATS and not leaf.is_blind)
 
 
 def settle_leaves(leaves: Sequence[Judged]) -> Outcome:
@@ -227,29 +236,43 @@ def _find_astray(
     where = reference.expected.device
     if index.of in arguments:
         values = arguments[index.of].to(where)
-        reach = torch.zeros_like(values, dtype=torch.float64)
+        reach = torch.zeros((), dtype=torch.float64, device=where)
     else:
         leaf = expected[index.of]
         values, reach = leaf.expected.to(where), NEAR * leaf.unit_roundoff * leaf.scale.to(where)
-    wide = values.double() if values.is_floating_point() else values
     ours, theirs = output.to(where).long(), reference.expected.long()
+    _check_index(index, values, ours)
     size = values.shape[index.dim] if values.dim() else 1
-    astray = (ours < 0) | (ours >= size)
-    safe = ours.clamp(0, size - 1)
-    first, second = (_point(wide, at, index.dim) for at in (safe, theirs))
-    apart = (first.double() - second.double()).abs()
-    allowed = _point(reach, safe, index.dim) + _point(reach, theirs, index.dim)
-    same = (first == second) | (first.isnan() & second.isnan()) if first.is_floating_point() else first == second
-    astray |= ~(same | (apart <= allowed))
-    if index.unique and ours.dim():
-        ordered, order = ours.sort(dim=index.dim, stable=True)
-        repeated = torch.zeros_like(ordered, dtype=torch.bool)
-        later = ordered.shape[index.dim] - 1
-        if later > 0:
-            equal = ordered.narrow(index.dim, 1, later) == ordered.narrow(index.dim, 0, later)
-            repeated.narrow(index.dim, 1, later).copy_(equal)
-        astray |= torch.zeros_like(repeated).scatter(index.dim, order, repeated)
-    return astray
+    inside = (ours >= 0) & (ours < size) & (theirs >= 0) & (theirs < size)
+    first, second = (_point(values, at.clamp(0, size - 1), index.dim) for at in (ours, theirs))
+    spread = reach.expand(values.shape)
+    allowed = sum(_point(spread, at.clamp(0, size - 1), index.dim) for at in (ours, theirs))
+    same = (first == second) | ((first.double() - second.double()).abs() <= allowed)
+    if first.is_floating_point():
+        same |= first.isnan() & second.isnan()
+    astray = (ours != theirs) & ~(inside & same)  # a reference's own word for none, as −1, is as good as any
+    return astray | _find_repeated(ours, index.dim) if index.unique and ours.dim() else astray
+
+
+def _check_index(index: Index, values: torch.Tensor, indices: torch.Tensor) -> None:
+    """Refuse indices that cannot point along the dimension that is declared."""
+    ranks, dim = (values.dim(), indices.dim()), index.dim
+    if ranks[0] == 1 and dim in (0, -1):
+        return
+    if not -ranks[0] <= dim < ranks[0] or ranks[0] - ranks[1] not in (0, 1):
+        problem = f"indices of {ranks[1]} dimensions do not count along one of {ranks[0]}"
+        raise BadArguments(f"outputs: Index(of={index.of!r}, dim={dim}): {problem}")
+
+
+def _find_repeated(indices: torch.Tensor, dim: int) -> torch.Tensor:
+    """Where an index has come before, along a dimension."""
+    ordered, order = indices.sort(dim=dim, stable=True)
+    repeated = torch.zeros_like(ordered, dtype=torch.bool)
+    later = ordered.shape[dim] - 1
+    if later > 0:
+        equal = ordered.narrow(dim, 1, later) == ordered.narrow(dim, 0, later)
+        repeated.narrow(dim, 1, later).copy_(equal)
+    return torch.zeros_like(repeated).scatter(dim, order, repeated)
 
 
 def _point(values: torch.Tensor, at: torch.Tensor, dim: int) -> torch.Tensor:

@@ -81,7 +81,11 @@ def _pair_written(
     if set(expected) == {path.removeprefix(WRITTEN) for path in written} and not fresh:
         target = {path: path.removeprefix(WRITTEN) for path in written}
     elif len(expected) == len(fresh) + len(written):
-        target = dict(zip([*fresh, *written], expected, strict=True))
+        # By name where the names fit, and the rest in order.
+        target = {path: path.removeprefix(WRITTEN) for path in written if path.removeprefix(WRITTEN) in expected}
+        target |= {path: path for path in fresh if path in expected and path not in target.values()}
+        rest = [path for path in expected if path not in target.values()]
+        target |= dict(zip([path for path in (*fresh, *written) if path not in target], rest, strict=True))
     elif len(expected) == len(returned) and set(aliases.values()) >= set(written):
         target = dict(zip(returned, expected, strict=True))
         target |= {path: target[alias] for alias, path in aliases.items()}

@@ -128,13 +128,19 @@ def make_references(op: Op, call: Call, contract: Contract, name: str) -> tuple[
     """
     function = open_reference(op, call, name)
     dtypes = _find_dtypes(op, function, call) if op.is_nest else {}
-    function = function.with_gradients(dtypes)
+    declared_dtypes = {path: out.dtype for path, out in op.leaves.items() if out.dtype is not None}
+    function = function.with_dtypes({**dtypes, **declared_dtypes})
     output, leaves, summed = _trace(function, call, contract)
     if not op.is_nest:
         _check_output(output)
     if not leaves:
         raise BadReference("returns nothing; return what a kernel gives, what it writes in place included")
     declared = _place_declared(op, [leaf.path for leaf in leaves], [path for path, _ in call.tensors])
+    for leaf in leaves:
+        if leaf.scale is not None and declared.get(leaf.path, Out()).dtype == "bool":
+            raise BadArguments(
+                f"outputs: {leaf.path or 'the output'} is declared bool, and floating in the reference"
+            )
     from_finite = _are_finite(call, leaves)
     longest: dict[str, torch.Tensor] = {}
 
@@ -188,12 +194,19 @@ def _settle(
         (lambda: scale) if leaf.scale is None else lambda: find_longest(leaf.path, scale),
         from_finite,
         leaf.path,
-        declared.dtype or dtypes.get(leaf.path, ""),
+        declared.dtype or _find_dtype(leaf, dtypes),
         is_declared=not op.is_nest or declared.dtype is not None,
         doubt=None if leaf.doubt is None else leaf.doubt.to(where),
         allows=leaf.allows,
         index=declared.index,
     )
+
+
+def _find_dtype(leaf: Leaf, dtypes: Mapping[str, str]) -> str:
+    """What a leaf must have: as it is known of its path, or of its kind."""
+    if leaf.path in dtypes:
+        return dtypes[leaf.path]
+    return dtypes.get(PROMOTED, "") if leaf.scale is not None else _name(leaf.value)
 
 
 def make_reference(op: Op, call: Call, contract: Contract, shape: tuple[int, ...], dtype: str) -> Reference:
@@ -219,18 +232,19 @@ def _trace(function: Function, call: Call, contract: Contract) -> tuple[Any, lis
 
 def find_narrow_casts(op: Op, call: Call) -> tuple[str, ...]:
     """Formats narrower than float64 that the reference of an op casts to on its way: not the output at its end."""
-    casts: list[str] = []
+    casts: list[tuple[Any, str]] = []
 
     def watch(context: Any, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         dtype = kwargs.get("dtype")
         if dtype is not None and dtype.is_floating_point and dtype.itemsize < 8:
-            casts.append(str(dtype).removeprefix("torch."))
+            casts.append((context, str(dtype).removeprefix("torch.")))
         return RULES["aten._to_copy"](context, func, args, kwargs)
 
     function = open_reference(op, call, "")
     arguments = (function.state, call.args, dict(call.kwargs))
     _, leaves, _ = trace_call(function.forward, arguments, {}, Contract(), {"aten._to_copy": watch})
-    return () if len(casts) == sum(leaf.is_cast for leaf in leaves) else tuple(sorted(set(casts)))
+    last = [name for context, name in casts if context is casts[-1][0]]  # of the run that the leaves are from
+    return () if len(last) == sum(leaf.is_cast for leaf in leaves) else tuple(sorted(set(last)))
 
 
 def _take_number(leaf: Leaf) -> Leaf:
@@ -258,7 +272,9 @@ def _are_finite(call: Call, leaves: list[Leaf]) -> bool:
 
 
 _DTYPES: dict[Any, dict[str, str]] = {}
-"""Dtypes of a reference's leaves, by the reference and the dtypes of its arguments."""
+"""Dtypes of a reference's leaves, by the reference and the dtypes of its arguments and state: the latest alone."""
+PROMOTED = "*"
+"""Stands for all floating leaves of which nothing is known."""
 
 
 def _find_dtypes(op: Op, function: Function, call: Call) -> dict[str, str]:
@@ -267,11 +283,22 @@ def _find_dtypes(op: Op, function: Function, call: Call) -> dict[str, str]:
     Without their values first, which is cheap. One that refuses arguments of several dtypes would give what they
     are promoted to; so would one that goes to float64 by itself.
     """
-    floating = [x.dtype for _, x in (*call.tensors, *list_leaves(function.state)) if x.is_floating_point()]
-    facts = [(path, x.dtype if isinstance(x, torch.Tensor) else repr(x)) for path, x in list_leaves(call.by_name)]
-    key = (op.reference, tuple(facts))
-    if key in _DTYPES:
-        return _DTYPES[key]
+    leaves = [*list_leaves(call.by_name), *function.state.items()]
+    key = (op.reference, tuple((path, x.dtype if isinstance(x, torch.Tensor) else repr(x)) for path, x in leaves))
+    try:
+        if key in _DTYPES:
+            return _DTYPES[key]
+    except TypeError:  # a reference that cannot be hashed
+        return _ask_dtypes(function, call)
+    found = _ask_dtypes(function, call)
+    _DTYPES.clear()
+    _DTYPES[key] = found
+    return found
+
+
+def _ask_dtypes(function: Function, call: Call) -> dict[str, str]:
+    tensors = [*call.tensors, *function.state.items()]
+    floating = [x.dtype for _, x in tensors if x.is_floating_point()]
     promoted = torch.float32
     for at, dtype in enumerate(floating):
         wide = dtype if dtype.itemsize > 1 else torch.float32  # torch promotes no two formats of eight bits
@@ -280,26 +307,15 @@ def _find_dtypes(op: Op, function: Function, call: Call) -> dict[str, str]:
         leaves = _run_plainly(function, call)
     except Exception:  # noqa: BLE001  whatever the code of a user raises
         leaves = {}
-    named = {path: str(x.dtype).removeprefix("torch.") for path, x in leaves.items()}
+    named = {path: _name(x) for path, x in leaves.items()}
+    fallback = str(promoted).removeprefix("torch.")
     if torch.float64 not in floating:
-        fallback = str(promoted).removeprefix("torch.")
         named = {path: fallback if dtype == "float64" else dtype for path, dtype in named.items()}
-    named = _Promoted(named, str(promoted).removeprefix("torch."))
-    _DTYPES.clear()  # the latest alone: the next cases are of the same op
-    _DTYPES[key] = named
-    return named
+    return {**named, PROMOTED: fallback, **{f"{GRAD}{path}": _name(x) for path, x in tensors}}
 
 
-class _Promoted(dict[str, str]):
-    """Dtypes by path; of a gradient that of its argument, of others that are not known the promoted one."""
-
-    def __init__(self, known: Mapping[str, str], promoted: str) -> None:
-        super().__init__(known)
-        self.promoted = promoted
-
-    def get(self, path: str, default: Any = None) -> Any:
-        """The dtype of a leaf."""
-        return super().get(path, self.promoted)
+def _name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _run_plainly(function: Function, call: Call) -> dict[str, torch.Tensor]:
@@ -308,8 +324,7 @@ def _run_plainly(function: Function, call: Call) -> dict[str, torch.Tensor]:
     def run(state: Any, at: Call) -> dict[str, torch.Tensor]:
         with torch.no_grad():
             made = function.forward(state, at.args, dict(at.kwargs))
-        leaves = {path: leaf for path, leaf in list_leaves(made) if isinstance(leaf, torch.Tensor)}
-        return leaves | {f"{GRAD}{path}": x for path, x in (*at.tensors, *state.items())}
+        return {path: leaf for path, leaf in list_leaves(made) if isinstance(leaf, torch.Tensor)}
 
     every = [x for _, x in (*call.tensors, *function.state.items())]
     # Without values torch takes matrices of two dtypes for factors of a product, which it does not with them.
@@ -317,7 +332,7 @@ def _run_plainly(function: Function, call: Call) -> dict[str, torch.Tensor]:
         with suppress(Exception):  # it looks at values
             empty = {path: x.to("meta") for path, x in function.state.items()}
             return run(empty, call.map(lambda _, x: x.to("meta")))
-    return run(function.state, call)
+    return run(function.state, call.map(lambda _, x: x.clone()))
 
 
 def accepts(reference: Reference, dtype: str) -> bool:
@@ -325,7 +340,7 @@ def accepts(reference: Reference, dtype: str) -> bool:
     if reference.dtype in NARROW:
         return dtype == NARROW[reference.dtype]
     if dtype == reference.dtype:
-        return True
+        return reference.is_discrete or dtype != "bool"
     if reference.is_declared:
         return False
     if reference.is_discrete:

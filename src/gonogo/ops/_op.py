@@ -193,6 +193,8 @@ class Op:
                 raise InputError(f"op {self.name}: axis {axis} has sizes {sizes}; give one or more, all above 0")
         only = self.only_listed if isinstance(self.only_listed, tuple) else ()
         below = [described.below for described in self.inputs if described.below]
+        below += [described.high for described in self.inputs if isinstance(described.high, str)]
+        used |= set(self.derived)
         for axis in (self.main, *self.reduced, *only, *self.largest, *self.work.split(), *below):
             if axis not in used:
                 raise InputError(f"op {self.name}: axis {axis!r} is none of {sorted(used)}")
@@ -270,7 +272,14 @@ class Op:
 
 def evaluate(told: str, sizes: Mapping[str, int]) -> int:
     """The value of "2*P" and kin: whole numbers and axes with +, −, * and //."""
-    return _evaluate(ast.parse(told, mode="eval").body, told, sizes)
+    try:
+        size = _evaluate(ast.parse(told, mode="eval").body, told, sizes)
+    except (SyntaxError, ZeroDivisionError):
+        size = 0
+    if size < 1:
+        shown = ", ".join(f"{axis} {size}" for axis, size in sizes.items())
+        raise InputError(f"size {told!r} is none, with {shown}: give whole numbers and axes with +, -, * and //")
+    return size
 
 
 def _evaluate(node: ast.expr, expression: str, sizes: Mapping[str, int]) -> int:

@@ -51,7 +51,9 @@ def check_kernel(kernel: Callable[..., Any], op: Op, seed: int, dtype: str) -> N
         return
     call = take_arguments(op, draw_arguments(op, seed, dtype))
     _check_names("mutates", op.mutates, call)
-    _check_names("grads", op.grads if isinstance(op.grads, tuple) else (), call)
+    reference: Any = op.load_reference()
+    parameters = dict(reference.named_parameters()) if hasattr(reference, "named_parameters") else {}
+    _check_names("grads", op.grads if isinstance(op.grads, tuple) else (), call, list(parameters))
     try:
         signature = inspect.signature(getattr(kernel, "forward", kernel))
     except (TypeError, ValueError):
@@ -73,9 +75,9 @@ def check_kernel(kernel: Callable[..., Any], op: Op, seed: int, dtype: str) -> N
         raise InputError(f"kernel {name_function(kernel)} does not take the inputs: {error}") from None
 
 
-def _check_names(what: str, names: Sequence[str], call: Call) -> None:
+def _check_names(what: str, names: Sequence[str], call: Call, parameters: Sequence[str] = ()) -> None:
     known = list(call.by_name)
     for name in names:
-        if name.partition(".")[0] not in known and not (what == "grads" and not call.by_name):
+        if name.partition(".")[0] not in known and name not in parameters:
             near = suggest(name, known) or f"; they are {', '.join(known)}"
             raise InputError(f"{what}: {name!r} is none of the arguments{near}")

@@ -70,9 +70,10 @@ def check(
     else:
         assert op is not None
         known = find_op(op)
-        call = _take_inputs(known, inputs)
+        call = take_arguments(known, inputs) if known.draw is not None else _take_inputs(known, inputs)
     keeps = find_contract(contract or choose_contract(known))
     chosen = choose_limit(known, keeps, lock=lock, limit=limit)
+    known = replace(known, grads=False)  # an output at hand has none
     measured = _measure(actual, known, call, keeps, chosen.gauge)
     verdict = judge_measured(measured, chosen)
     if verdict.decision == "go" and is_blind(measured, chosen):
@@ -115,14 +116,13 @@ def _overflow_as(actual: Any, expected: Any) -> np.ndarray[Any, Any]:
 
 def _measure(actual: Any, op: Op, call: Call, contract: Contract, gauge: str) -> Measured:
     """Outcome and readings of an output, as a run would record them, one in `gauge` among them."""
+    from gonogo.execution.call import take_leaves
     from gonogo.execution.judging import judge_leaves, read_leaves, settle_leaves
     from gonogo.execution.leaves import find_wrong_kind, pair_leaves
 
-    outputs = {path: _to_tensor(leaf) for path, leaf in (list_leaves(actual) if op.is_nest else [("", actual)])}
-    for path, tensor in outputs.items():
-        if tensor is None:
-            kind = type(dict(list_leaves(actual))[path] if path else actual).__name__
-            return Measured().end(Outcome("no-output", f"{kind} is no array"))
+    outputs: dict[str, Any] = take_leaves(dict(list_leaves(actual))) if op.is_nest else {"": _to_tensor(actual)}
+    if not op.is_nest and outputs[""] is None:
+        return Measured().end(Outcome("no-output", f"{type(actual).__name__} is no array"))
     try:
         references = _make_references(op, call, contract)
     except BadArguments:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gonogo.cases import EVERYWHERE
+from gonogo.cases import EVERYWHERE, follows_dtype
 from gonogo.errors import InputError, suggest
+from gonogo.nests import list_leaves
 from gonogo.ops import (
     DTYPES,
     FOLLOWED,
@@ -24,9 +25,6 @@ from gonogo.ops import (
 from gonogo.ops import Op as PlainOp
 from gonogo.user.kernels import name_function
 from gonogo.words import find_words, need_torch
-
-if TYPE_CHECKING:
-    pass
 
 LEAF_DTYPES = (*INPUT_DTYPES, "int4", "uint4")
 """What a leaf of the output may be declared to have."""
@@ -79,7 +77,7 @@ def Op(  # noqa: N802  reads as what it makes
         "grads": grads if isinstance(grads, bool) else _list_words(grads, "grads"),
     }  # fmt: skip
     _check_gradients(name, facts)
-    if _are_axes(inputs):
+    if _are_axes(inputs, sizes):
         return _make_from_axes(facts, inputs, output, sizes or {}, main, reduced, only_listed)
     if output is not None or sizes is not None or main is not None or reduced or only_listed:
         raise InputError(f"op {name}: axes and sizes go with inputs={{'x': 'rows cols'}}, not with other inputs")
@@ -91,6 +89,8 @@ def _check_gradients(name: str, facts: Mapping[str, Any]) -> None:
     grads, mutates = facts["grads"], facts["mutates"]
     if grads and facts["out"]:
         raise InputError(f"op {name}: grads goes with kernels that return their outputs, not with outputs=")
+    if facts["out"] and mutates:
+        raise InputError(f"op {name}: outputs that are handed over do not go with mutates; hand over those, too")
     both = [path for path in mutates if grads is True or path in (grads or ())]
     if both:
         raise InputError(
@@ -105,13 +105,14 @@ def _list_words(words: str | Sequence[str], what: str = "names") -> tuple[str, .
     return tuple(listed)
 
 
-def _are_axes(inputs: Any) -> bool:
+def _are_axes(inputs: Any, sizes: Any) -> bool:
     """Whether inputs are names and axes, and not arguments by name."""
     if not isinstance(inputs, Mapping):
         return isinstance(inputs, list) and all(isinstance(name, str) for name in inputs)
-    return any(isinstance(value, str | Arg) for value in inputs.values()) and not any(
-        hasattr(value, "__array__") for value in inputs.values()
-    )
+    if sizes is not None or any(isinstance(value, Arg) for value in inputs.values()):
+        return True
+    arrays = any(hasattr(leaf, "__array__") for _, leaf in list_leaves(dict(inputs)))
+    return any(isinstance(value, str) for value in inputs.values()) and not arrays
 
 
 def _read_outputs(name: str, declared: Any) -> tuple[str, dict[str, Out]]:
@@ -148,7 +149,8 @@ def _read_out(name: str, path: str, declared: Any) -> Out:
 def _make_from_arguments(facts: dict[str, Any], reference: Callable[..., Any], inputs: Any) -> PlainOp:
     """An op whose arguments are drawn by a user's generator, or given."""
     if callable(inputs) and not hasattr(inputs, "__array__"):
-        draw, is_given, follows = inputs, False, _follows_dtype(inputs)
+        need_torch("a generator of inputs")
+        draw, is_given, follows = inputs, False, follows_dtype(inputs)
     else:
         if inputs is None:
             raise InputError(
@@ -168,21 +170,6 @@ def _make_from_arguments(facts: dict[str, Any], reference: Callable[..., Any], i
     named += [str(x.dtype).removeprefix("torch.") for x in tensors]
     label = next((dtype for dtype in named if dtype in INPUT_DTYPES), DTYPES[-1])
     return replace(op, dtypes=(label,))
-
-
-def _follows_dtype(draw: Callable[..., Any]) -> bool:
-    """Whether a generator takes the dtype of a case."""
-    from gonogo.cases import find_draw_arguments
-
-    need_torch("a generator of inputs")
-    return len(find_draw_arguments(draw, 0, DTYPES[-1])) == 2 or _takes_only_dtype(draw)
-
-
-def _takes_only_dtype(draw: Callable[..., Any]) -> bool:
-    from gonogo.cases import find_draw_arguments
-
-    arguments = find_draw_arguments(draw, 0, DTYPES[-1])
-    return len(arguments) == 1 and not isinstance(arguments[0], int)
 
 
 def _make_from_axes(
@@ -219,6 +206,9 @@ def _make_from_axes(
     used = dict.fromkeys(axes.split())
     free = [axis for axis in used if axis not in derived]
     bases = dict.fromkeys([*free, *(base for size in derived.values() for base in _bases(size))])
+    for axis, size in derived.items():
+        if not _bases(size):
+            raise InputError(f"op {name}: axis {axis!r} has the size {size!r}; give one of another's, as in '2*P'")
     main = main or (first[-1] if first[-1] in bases else _bases(derived[first[-1]])[0])
     _check_axes(name, list(bases), listed, derived, (main, *reduced))
     only: bool | tuple[str, ...] = True

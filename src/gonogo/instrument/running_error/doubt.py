@@ -39,6 +39,8 @@ MOVING = frozenset(
     )
 )  # fmt: skip
 """What a mask goes through on its way to a choice."""
+KEEPING = frozenset(("aten._to_copy", "aten.clone", "aten.alias"))
+"""What leaves values as they are."""
 ELEMENTWISE = COMBINING | frozenset(
     f"aten.{name}" for name in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul")
 )
@@ -84,7 +86,11 @@ class Doubts:
         places = [places for places in map(self.find, args) if places is not None]
         if not places:
             return
-        if name in ELEMENTWISE:
+        if name in KEEPING and made.dtype != torch.bool and (allows := self.find_allowed(args[0])) is not None:
+            self.allow(made, allows)
+        if name in KEEPING:
+            self.note(made, places[0].to(made.device))
+        elif name in ELEMENTWISE:
             self.note(made, torch.stack([one.expand(made.shape) for one in places]).any(0))
         elif name in MOVING:
             self.note(made, func(places[0].expand(args[0].shape), *args[1:], **kwargs))

@@ -32,7 +32,7 @@ from gonogo.instrument.running_error.companion import (
     join,
     total,
 )
-from gonogo.instrument.running_error.doubt import Doubts, find_reach
+from gonogo.instrument.running_error.doubt import MOVING, Doubts, find_reach
 from gonogo.schema import Contract
 
 Rule = Callable[..., tuple[Any, Any]]
@@ -159,6 +159,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if (formula := find_formula(func)) is not None:
                 return self._run_formula(formula, func, name, args, kwargs)
         value, error = self._find_rule(func, name)(self, func, args, kwargs)
+        if name in MOVING and isinstance(error, Error):
+            error = self._move_uncast(func, args, kwargs, value, error)
         if name in KEEPS_WHOLE and isinstance(error, Error) and self._are_whole(args, value):
             error = Error(error.extra, whole=True)
         if self.range < math.inf and name not in self.passive and isinstance(value, Tensor):
@@ -169,6 +171,16 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if isinstance(leaf, Tracked):
                     leaf.aliased = True
         return self.wrap(value, error, aliased=aliased)
+
+    def _move_uncast(self, func: Any, args: Any, kwargs: Any, value: Tensor, error: Error) -> Error:
+        """With the error before a cast moved as the value is: a view of what was cast is cast, too."""
+        before = args[0].error.uncast if isinstance(args[0], Tracked) else None
+        if before is None:
+            return error
+        extra = before.extra
+        if extra is not None:
+            extra = func(extra.expand(args[0].shape), *args[1:], **kwargs)
+        return replace(error, uncast=Error(extra, before.ulps))
 
     def _are_whole(self, args: Any, value: Tensor) -> bool:
         """Whether an op is one on whole numbers, one of them rounded to be, and as small as to be exact."""
@@ -349,7 +361,9 @@ def guard_error(value: Tensor, error: Error) -> Error:
     if whole is None:
         return error
     whole = torch.where(value.isfinite(), whole, 0.0)
-    return Error(whole.nan_to_num_(nan=0.0, posinf=torch.inf), origin=error.origin)
+    uncast = None if error.uncast is None else guard_error(value, error.uncast)
+    guarded = whole.nan_to_num_(nan=0.0, posinf=torch.inf)
+    return Error(guarded, origin=error.origin, whole=error.whole, uncast=uncast)
 
 
 def narrow_format(dtype: torch.dtype) -> str:

@@ -138,7 +138,9 @@ def run_tracked(reference: Callable[..., Any], prepared: Any, mode: RunningError
     """Run the reference with every floating input tracked."""
 
     def track(path: str, leaf: Any) -> Any:
-        return mode.wrap(leaf.value, Error(None, leaf.ulps), aliased=True) if isinstance(leaf, Loaded) else leaf
+        if isinstance(leaf, Loaded):
+            return mode.wrap(leaf.value, Error(None, leaf.ulps), aliased=True)
+        return leaf.clone() if isinstance(leaf, Tensor) else leaf  # a reference may count in its integers
 
     args, kwargs = map_leaves(track, prepared)
     # Composite ops reach a dispatch mode in parts only where autograd's own dispatch is switched on.

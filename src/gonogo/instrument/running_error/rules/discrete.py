@@ -51,8 +51,11 @@ def round_to_whole(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tu
 
 
 def find_ends(ctx: RunningErrorMode, x: Tensor, err: Error) -> tuple[Tensor, Tensor]:
-    """Between which values a kernel may have x."""
-    reach = ctx.reach(x, total(x, err))
+    """Between which values a kernel may have x; the error of a whole number is the step itself."""
+    if err.whole:
+        reach: Tensor | float = 0.0 if err.extra is None else err.extra * ctx.unit
+    else:
+        reach = ctx.reach(x, total(x, err))
     return x - reach, x + reach
 
 
@@ -67,9 +70,9 @@ def cast(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor
     if not dtype.is_floating_point:
         made = op(x, **kwargs)
         if dtype != torch.bool and not err.exact and isinstance(x, Tensor) and x.is_floating_point():
-            low, high = find_ends(ctx, x, err)
-            ctx.doubts.note(made, low.trunc() != high.trunc())
-            ctx.doubts.allow(made, lambda other: (other >= low.trunc()) & (other <= high.trunc()))
+            low, high = (end.trunc() for end in find_ends(ctx, x, err))
+            ctx.doubts.note(made, low != high)
+            ctx.doubts.allow(made, lambda other: (other.to(low.device) >= low) & (other.to(low.device) <= high))
         return made, EXACT
     value = op(x, **{**kwargs, "dtype": torch.float64})
     extra = err.extra
