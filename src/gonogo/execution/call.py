@@ -12,10 +12,10 @@ import torch
 
 from gonogo.errors import BadArguments
 from gonogo.execution.bench import Bench
+from gonogo.execution.dtypes import NARROW
 from gonogo.execution.functions import WRITTEN, find_wanted, list_state, restore_state, run_with_gradients
 from gonogo.execution.poison import poisoned_memory
 from gonogo.execution.precision import keep_precision
-from gonogo.execution.reference import NARROW
 from gonogo.nests import list_leaves
 from gonogo.ops import InFolder, Kernel
 

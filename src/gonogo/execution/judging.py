@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from gonogo.errors import BadArguments
+from gonogo.execution.dtypes import NARROW
 from gonogo.execution.leaves import Pair, as_tensor
 from gonogo.execution.measurement import find_non_finite, read_bounds, settle_outcome
-from gonogo.execution.reference import NARROW, Reference
+from gonogo.execution.reference import Reference
 from gonogo.formats import FORMATS, get_format
 from gonogo.ops import Index
 from gonogo.schema import LeafReading, Measured, Outcome

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gonogo.execution.functions import GRAD, WRITTEN
-from gonogo.execution.reference import Reference, accepts
+from gonogo.execution.reference import Reference
 from gonogo.ops import Op
 from gonogo.schema import Outcome
 
@@ -127,4 +127,4 @@ def find_wrong_kind(output: Any, pair: Pair, device: str) -> Outcome | None:
     if tuple(output.shape) != shape:
         return pair.tell("wrong-shape", f"{tuple(output.shape)}, not {shape}")
     dtype = str(output.dtype).removeprefix("torch.")
-    return None if accepts(reference, dtype) else pair.tell("wrong-dtype", f"{dtype}, not {reference.dtype}")
+    return None if reference.accepts(dtype) else pair.tell("wrong-dtype", f"{dtype}, not {reference.dtype}")

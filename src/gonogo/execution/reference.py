@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,11 +13,11 @@ import torch
 
 from gonogo.cases import Call
 from gonogo.errors import BadArguments, BadReference
+from gonogo.execution.dtypes import accepts, find_dtype, find_dtypes
 from gonogo.execution.functions import GRAD, Function, open_reference
-from gonogo.formats import FORMATS, get_format
+from gonogo.formats import get_format
 from gonogo.instrument.running_error.rules import RULES
 from gonogo.instrument.running_error.trace import Leaf, trace_call
-from gonogo.nests import list_leaves
 from gonogo.ops import Index, Op, Out
 from gonogo.schema import Contract
 
@@ -57,6 +56,10 @@ class Reference:
     def is_discrete(self) -> bool:
         """Whether it is made of integers or truth values, which have no error but are equal or not."""
         return not self.expected.is_floating_point()
+
+    def accepts(self, dtype: str) -> bool:
+        """Whether an output may have a dtype."""
+        return accepts(dtype, self.dtype, is_declared=self.is_declared, is_discrete=self.is_discrete)
 
     @property
     def is_doubtful(self) -> bool:
@@ -127,7 +130,7 @@ def make_references(op: Op, call: Call, contract: Contract, name: str) -> tuple[
     `name` is what the cotangents of gradients are drawn by.
     """
     function = open_reference(op, call, name)
-    dtypes = _find_dtypes(op, function, call) if op.is_nest else {}
+    dtypes = find_dtypes(op, function, call) if op.is_nest else {}
     declared_dtypes = {path: out.dtype for path, out in op.leaves.items() if out.dtype is not None}
     function = function.with_dtypes({**dtypes, **declared_dtypes})
     output, leaves, summed = _trace(function, call, contract)
@@ -194,19 +197,12 @@ def _settle(
         (lambda: scale) if leaf.scale is None else lambda: find_longest(leaf.path, scale),
         from_finite,
         leaf.path,
-        declared.dtype or _find_dtype(leaf, dtypes),
+        declared.dtype or find_dtype(leaf, dtypes),
         is_declared=not op.is_nest or declared.dtype is not None,
         doubt=None if leaf.doubt is None else leaf.doubt.to(where),
         allows=leaf.allows,
         index=declared.index,
     )
-
-
-def _find_dtype(leaf: Leaf, dtypes: Mapping[str, str]) -> str:
-    """What a leaf must have: as it is known of its path, or of its kind."""
-    if leaf.path in dtypes:
-        return dtypes[leaf.path]
-    return dtypes.get(PROMOTED, "") if leaf.scale is not None else _name(leaf.value)
 
 
 def make_reference(op: Op, call: Call, contract: Contract, shape: tuple[int, ...], dtype: str) -> Reference:
@@ -269,86 +265,3 @@ def _are_finite(call: Call, leaves: list[Leaf]) -> bool:
     floating = [leaf.value for leaf in leaves if leaf.scale is not None]
     undefined = any(value.numel() > 0 and bool(value.isnan().all()) for value in floating)
     return undefined and all(bool(x.isfinite().all()) for _, x in call.tensors if x.is_floating_point())
-
-
-_DTYPES: dict[Any, dict[str, str]] = {}
-"""Dtypes of a reference's leaves, by the reference and the dtypes of its arguments and state: the latest alone."""
-PROMOTED = "*"
-"""Stands for all floating leaves of which nothing is known."""
-
-
-def _find_dtypes(op: Op, function: Function, call: Call) -> dict[str, str]:
-    """By path, what the reference gives when it is called with the arguments as they are.
-
-    Without their values first, which is cheap. One that refuses arguments of several dtypes would give what they
-    are promoted to; so would one that goes to float64 by itself.
-    """
-    leaves = [*list_leaves(call.by_name), *function.state.items()]
-    key = (op.reference, tuple((path, x.dtype if isinstance(x, torch.Tensor) else repr(x)) for path, x in leaves))
-    try:
-        if key in _DTYPES:
-            return _DTYPES[key]
-    except TypeError:  # a reference that cannot be hashed
-        return _ask_dtypes(function, call)
-    found = _ask_dtypes(function, call)
-    _DTYPES.clear()
-    _DTYPES[key] = found
-    return found
-
-
-def _ask_dtypes(function: Function, call: Call) -> dict[str, str]:
-    tensors = [*call.tensors, *function.state.items()]
-    floating = [x.dtype for _, x in tensors if x.is_floating_point()]
-    promoted = torch.float32
-    for at, dtype in enumerate(floating):
-        wide = dtype if dtype.itemsize > 1 else torch.float32  # torch promotes no two formats of eight bits
-        promoted = wide if at == 0 else torch.promote_types(promoted, wide)
-    try:
-        leaves = _run_plainly(function, call)
-    except Exception:  # noqa: BLE001  whatever the code of a user raises
-        leaves = {}
-    named = {path: _name(x) for path, x in leaves.items()}
-    fallback = str(promoted).removeprefix("torch.")
-    if torch.float64 not in floating:
-        named = {path: fallback if dtype == "float64" else dtype for path, dtype in named.items()}
-    return {**named, PROMOTED: fallback, **{f"{GRAD}{path}": _name(x) for path, x in tensors}}
-
-
-def _name(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-def _run_plainly(function: Function, call: Call) -> dict[str, torch.Tensor]:
-    """Leaves of the reference's output on the arguments as they are: without values, if it can be."""
-
-    def run(state: Any, at: Call) -> dict[str, torch.Tensor]:
-        with torch.no_grad():
-            made = function.forward(state, at.args, dict(at.kwargs))
-        return {path: leaf for path, leaf in list_leaves(made) if isinstance(leaf, torch.Tensor)}
-
-    every = [x for _, x in (*call.tensors, *function.state.items())]
-    # Without values torch takes matrices of two dtypes for factors of a product, which it does not with them.
-    if len({x.dtype for x in every if x.is_floating_point()}) < 2:
-        with suppress(Exception):  # it looks at values
-            empty = {path: x.to("meta") for path, x in function.state.items()}
-            return run(empty, call.map(lambda _, x: x.to("meta")))
-    return run(function.state, call.map(lambda _, x: x.clone()))
-
-
-def accepts(reference: Reference, dtype: str) -> bool:
-    """Whether an output may have a dtype: its own; or codes of floating values, where no dtype is declared."""
-    if reference.dtype in NARROW:
-        return dtype == NARROW[reference.dtype]
-    if dtype == reference.dtype:
-        return reference.is_discrete or dtype != "bool"
-    if reference.is_declared:
-        return False
-    if reference.is_discrete:
-        return "bool" not in (dtype, reference.dtype) and dtype in WHOLE
-    return dtype in WHOLE or (dtype.startswith("float8") and not reference.dtype.startswith("float8"))
-
-
-NARROW = {"int4": "int8", "uint4": "uint8"}
-"""Formats that are in the low bits of another."""
-WHOLE = ("int8", "uint8", "int16", "int32", "int64")
-FLOATING = tuple(FORMATS)
