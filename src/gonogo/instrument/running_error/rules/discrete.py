@@ -9,7 +9,8 @@ from torch import Tensor
 
 from gonogo.errors import NoErrorRule
 from gonogo.instrument.running_error.companion import CONSTANT, EXACT, Error, total
-from gonogo.instrument.running_error.mode import Rule, RunningErrorMode, name_ops, narrow_format
+from gonogo.instrument.running_error.facts import name_ops, narrow_format
+from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules.arithmetic import JUMP_HINT
 from gonogo.instrument.running_error.rules.positions import POSITIONS
 from gonogo.instrument.running_error.rules.selections import find_doubt

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gonogo.errors import NoErrorRule
 from gonogo.instrument.running_error.companion import EXACT, Error, spread_out, total
-from gonogo.instrument.running_error.mode import Rule, RunningErrorMode, find_tensors, name_ops
+from gonogo.instrument.running_error.facts import find_tensors, name_ops
+from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.origins import move_origin
 
 
