@@ -168,7 +168,8 @@ class Fixture:
         )
         if strict and verification.failed:
             counted = f"seed {options['seed']}, {options['cases']} cases per dtype"
-            pytest.fail(f"{verification!r}\n  lock        limit from {self._suite.name}; {counted}")
+            source = "the universal limit of the package" if limit is None else f"limit from {self._suite.name}"
+            pytest.fail(f"{verification!r}\n  lock        {source}; {counted}")
         if strict and verification.suspect:
             furthest = max(verification.suspect, key=lambda case: case.badness)
             count = f"{len(verification.suspect)} of {len(verification.verdicts)} cases"

@@ -543,6 +543,12 @@ def none_below(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.amax(-1) > 1.5, x.argmax(-1), -1)
 
 
+def route(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of most rows all but one probability are next to 0."""
+    weights, experts = torch.softmax(x, -1).topk(3)
+    return weights, experts.to(torch.int32)
+
+
 SUBTLE: dict[str, tuple[Any, Any, Case]] = {
     "a wrong code near a tie is wrong": (
         lambda x: codes(x.double()), lambda x: codes(x) + 20, {"reference": codes, "inputs": near_ties}
@@ -581,6 +587,11 @@ SUBTLE: dict[str, tuple[Any, Any, Case]] = {
     "a word for no index": (
         none_below, lambda x: none_below(x).clamp(min=0),
         {"reference": none_below, "inputs": square, "outputs": gonogo.Index(of="x")},
+    ),
+    "an index of computed values that are tied": (
+        route, lambda x: (route(x)[0], route(x)[1].flip(-1)),
+        {"reference": route, "outputs": (None, gonogo.Index(of="x", unique=True)),
+         "inputs": lambda seed: (rand(seed, 40, 60) * 300,)},
     ),
     "a view of what is written": (
         lambda c, x: (c[2:5].copy_(x), c[:8])[1], lambda c, x: (c[2:5].copy_(x), c[1:9])[1],

@@ -11,7 +11,7 @@ import torch
 
 from gonogo.cases import Call
 from gonogo.cases.values import Stream
-from gonogo.errors import BadArguments, BadModule
+from gonogo.errors import BadArguments, BadModule, BadReference, NoErrorRule
 from gonogo.formats import get_format
 from gonogo.nests import list_leaves
 from gonogo.ops import Op
@@ -62,7 +62,10 @@ class Function:
         cotangents = {
             path: make_cotangent(self.name, path, x, self.dtypes.get(path, "float32")) for path, x in made.items()
         }
-        (gradients,) = pull(cotangents)
+        try:
+            (gradients,) = pull(cotangents)
+        except NoErrorRule as error:
+            raise BadReference(f"has a gradient that cannot be followed: {error.problem}") from error
         return {**made, **rest, **{f"{GRAD}{path}": gradients[path] for path in self.wanted}}
 
 

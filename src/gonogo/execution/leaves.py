@@ -53,7 +53,10 @@ def pair_leaves(
         return Outcome("wrong-structure", f"gives no {', '.join(absent)}: its output is cut off from autograd")
     pairs = _pair_written(paths, by_path, aliases) if op.mutates and not op.out else _pair_plainly(paths, by_path)
     if pairs is None:
-        return Outcome("wrong-structure", f"gives {_list(paths)}; the reference gives {_list(list(by_path))}")
+        told = f"gives {_list(paths)}; the reference gives {_list(list(by_path))}"
+        if op.mutates:
+            told += f", and has to give what is returned, then what {', '.join(op.mutates)} hold afterwards"
+        return Outcome("wrong-structure", told)
     several = len(pairs) > 1
     return [replace(pair, shown=(pair.path or "output") if several else "") for pair in pairs]
 
