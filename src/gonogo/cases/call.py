@@ -174,7 +174,7 @@ def _take_array(path: str, leaf: Any) -> Any:
 
     if isinstance(leaf, torch.Tensor):
         check_tensor(path, leaf)
-        return leaf.detach()
+        return leaf.detach().resolve_neg()  # a view that torch negates lazily has other bits than its values
     if isinstance(leaf, np.ndarray) or (hasattr(leaf, "__array__") and not isinstance(leaf, np.generic)):
         try:
             return torch.from_numpy(np.array(leaf))

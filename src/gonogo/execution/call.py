@@ -150,7 +150,8 @@ def take_leaves(returned: Mapping[str, Any]) -> Leaves:
 def _to_tensor(leaf: Any) -> Any:
     """NumPy, JAX and plain numbers as tensors; anything else as it is."""
     if isinstance(leaf, torch.Tensor):
-        return leaf
+        lazy = leaf.layout is torch.strided and leaf.is_neg()
+        return leaf.resolve_neg() if lazy else leaf
     if hasattr(leaf, "__array__"):
         return to_torch(np.asarray(leaf))
     return leaf
