@@ -197,6 +197,10 @@ def test_outputs_that_are_handed_over() -> None:
     assert verify(whole, outputs="last", **NORM).decision == "go"
     assert message(but_one, outputs="last", **NORM) == "no-go: unwritten: leaf 1: 1 of 9 elements"
 
+    for byte in (0x5A, 0xA5 - 256, 0):  # what an output is filled with may well be what belongs there
+        told = {"reference": lambda n, byte=byte: n * 0 + byte, "inputs": (torch.arange(9, dtype=torch.int8),)}
+        assert verify(lambda n, out, byte=byte: out.fill_(byte), outputs="last", **told).decision == "go"
+
     def signs(x: torch.Tensor, *, out: torch.Tensor) -> None:
         out[:-1].copy_((x > 0)[:-1])
 
