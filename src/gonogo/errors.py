@@ -119,7 +119,7 @@ class ArraysChanged(GonogoError, RuntimeError):
 
 
 class UnknownGauge(InputError):
-    """A gauge name that no file in measure/gauges answers to."""
+    """A gauge name that no file in gonogo/instrument/gauges answers to."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name, self.known = name, tuple(known)
@@ -194,7 +194,7 @@ class CampaignFailed(GonogoError, RuntimeError):
 
 
 class UnknownRule(InputError):
-    """A rule name that no file in rules answers to."""
+    """A rule name that no file in gonogo/limits/rules answers to."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name, self.known = name, tuple(known)
@@ -243,8 +243,39 @@ class ReferenceFailed(InputError):
         self.op, self.case = op, case
         # Who gives an op gives no rules with it.
         told = error.problem if isinstance(error, NoErrorRule) else f"{type(error).__name__}: {error}"
+        if isinstance(error, MemoryError) or "DefaultCPUAllocator" in told:  # torch's own words name its sources
+            told = "it ran out of memory. Give smaller inputs"
         why = told.partition("\n")[0]
         super().__init__(f"reference of op {op} failed on {case}: {why}")
+
+
+class CaseTooLarge(InputError):
+    """A case that takes more memory than there is: nothing was judged on it."""
+
+    def __init__(
+        self, case: str, needed: float, available: float | None, where: str, *, ran_out: bool = False
+    ) -> None:
+        self.case, self.needed, self.available, self.where = case, needed, available, where
+        size = tell_bytes(available)
+        there = {"cuda": f"the GPU has {size}", "worker": f"a worker may use {size}"}
+        takes = f"its inputs, their float64 values and its output take {tell_bytes(needed)} or more, and "
+        problem = "ran out of memory" if ran_out else "does not fit into memory"
+        remedy = "allow more by --memory-gb" if where == "worker" else "run it where there is more memory"
+        super().__init__(
+            f"case {case} {problem}: {takes if needed else ''}"
+            f"{there.get(where, f'this machine has {size} available')}. Choose smaller sizes, or {remedy}"
+        )
+
+
+def tell_bytes(count: float | None) -> str:
+    """A size in the largest unit of which it has one, as in 1.5 GiB; of what nobody knows, that it is less."""
+    if count is None:
+        return "less"
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    power = max(int(count).bit_length() - 1, 0) // 10
+    if power >= len(units):
+        return f"2^{int(count).bit_length() - 1} bytes"
+    return f"{count / 1024**power:.3g} {units[power]}"
 
 
 class NothingJudged(InputError):

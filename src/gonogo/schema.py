@@ -324,6 +324,16 @@ def policy_column(name: str) -> str:
     return f"policy_{name}"
 
 
+def name_device(environment: Any) -> str:
+    """The GPU of an environment, as run.json has it, or its processor; cpu where it tells neither.
+
+    >>> name_device({"gpu": None, "processor": "AMD EPYC", "platform": "Linux x86_64"})
+    'AMD EPYC'
+    """
+    facts = environment if isinstance(environment, dict) else {}
+    return str(facts.get("gpu") or facts.get("processor") or facts.get("platform") or "cpu")
+
+
 READ = tuple(column.name for column in fields(Measured) if column.name not in ("outcome", "detail", "unjudged"))
 """Fields that hold what an output reads."""
 NESTED = ("stats", "policies", "worst", "leaves", "set_up")

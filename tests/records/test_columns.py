@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
 from gonogo.records import RunDirectory, load_columns, read_description, read_run
 
@@ -36,3 +38,31 @@ def test_a_column_that_a_run_lacks_is_null(tmp_path: Path) -> None:
     assert (columns.exceeds["torch_testing"][made_before] == -1).all()
     assert (columns.exceeds["torch_testing"][~made_before] >= 0).any()
     np.testing.assert_array_equal(columns.readings["bound"][made_before], columns.readings["bound"][~made_before])
+
+
+@pytest.mark.parametrize(
+    ("environment", "device"),
+    [
+        ({"gpu": "NVIDIA H200", "processor": "AMD EPYC"}, "NVIDIA H200"),
+        ({"gpu": None, "processor": "AMD EPYC", "platform": "Linux x86_64", "device": "cpu"}, "AMD EPYC"),
+        ({"processor": "", "platform": "Darwin arm64"}, "Darwin arm64"),
+        ({}, "cpu"),
+        (None, "cpu"),
+    ],
+)
+def test_a_device_is_called_as_its_run_says(environment: Any, device: str, tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path, read_description(RUN) | {"environment": environment})
+    directory.append_rows(read_run(RUN).to_pylist()[:3])
+    directory.close()
+    assert load_columns([tmp_path], wanted=()).devices == [device]
+
+
+def test_a_run_made_here_is_of_the_machine_that_verdicts_name(tmp_path: Path) -> None:
+    """Else limits calibrated here would be told to be another machine's."""
+    pytest.importorskip("torch")
+    from gonogo.runners.environment import describe_environment, name_machine
+
+    directory = RunDirectory(tmp_path, {"environment": describe_environment("cpu")})
+    directory.append_rows(read_run(RUN).to_pylist()[:3])
+    directory.close()
+    assert load_columns([tmp_path], wanted=()).devices == [name_machine("cpu")]

@@ -20,7 +20,7 @@ from gonogo.cases import (
     STRATEGIES,
     Design,
     Planned,
-    find_usable,
+    choose_distributions,
     open_design,
     pick,
 )
@@ -67,11 +67,7 @@ class Plan:
         for folder in self.ops_folders:
             add_folder(Path(folder))
         for op in find_ops(self.ops):
-            if not find_usable(op, self.distributions):
-                raise InputError(
-                    f"op {op.name} takes none of the distributions {', '.join(self.distributions)}: "
-                    f"{EXACT} is for sums of products only"
-                )
+            choose_distributions(op, self.distributions)
         if self.design != DESIGN:
             raise InputError(
                 f"the run was planned by design {self.design} of cases, and this version plans by design {DESIGN}: "

@@ -10,11 +10,14 @@ from gonogo.cases.plan import (
     DESIGN,
     Design,
     Planned,
+    choose_distributions,
     find_usable,
+    list_unfit,
     list_unrun,
     open_design,
     plan_cases,
 )
+from gonogo.cases.room import check_room, is_out_of_memory, refuse_without_room
 from gonogo.cases.shapes import INTERPRETER, ON_CPU, ON_GPU, STRATEGIES, SizeLimit, pick
 from gonogo.cases.values import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE, USUAL
 
@@ -40,11 +43,15 @@ __all__ = [
     "Design",
     "Planned",
     "SizeLimit",
+    "check_room",
+    "choose_distributions",
     "copy_guarded",
     "draw_arguments",
     "find_guard",
     "find_usable",
     "follows_dtype",
+    "is_out_of_memory",
+    "list_unfit",
     "list_unrun",
     "make_call",
     "make_inputs",
@@ -52,5 +59,6 @@ __all__ = [
     "parse_case",
     "pick",
     "plan_cases",
+    "refuse_without_room",
     "take_arguments",
 ]

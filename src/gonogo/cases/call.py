@@ -14,7 +14,8 @@ import numpy as np
 
 from gonogo.cases._case import Case
 from gonogo.cases.inputs import GUARD, GUARD_BITS, make_inputs
-from gonogo.errors import BadArguments
+from gonogo.cases.room import check_room, find_available_bytes, is_out_of_memory, refuse_without_room
+from gonogo.errors import BadArguments, tell_bytes
 from gonogo.formats import FORMATS
 from gonogo.nests import list_leaves, map_leaves
 from gonogo.ops import Op, get_op
@@ -60,8 +61,17 @@ class Call:
 
 
 def make_call(case: Case, device: str = "cpu", op: Op | None = None) -> Call:
-    """The arguments of a case: the same bits wherever this is called. The op is found by its name."""
+    """The arguments of a case: the same bits wherever this is called. The op is found by its name.
+
+    Refused where there is not as much memory as it takes.
+    """
     op = op or get_op(case.op)
+    check_room(case, op, device)
+    with refuse_without_room(case, op, device):
+        return _make_call(case, device, op)
+
+
+def _make_call(case: Case, device: str, op: Op) -> Call:
     if op.draw is None:
         names = tuple(described.name for described in op.inputs)
         inputs = make_inputs(case, device, op)
@@ -83,8 +93,14 @@ def draw_arguments(op: Op, seed: int, dtype: str) -> Any:
             return draw(*args, **kwargs)
         except Exception as error:
             shown = ", ".join([*map(str, args), *(f"{name}={value}" for name, value in kwargs.items())])
+            call = f"inputs: {_name(draw)}({shown})"
+            if is_out_of_memory(error):
+                available = tell_bytes(find_available_bytes("cpu"))
+                raise BadArguments(
+                    f"{call} ran out of memory: this machine has {available} available. Draw smaller arguments"
+                ) from error
             why = f"{type(error).__name__}: {error}".partition("\n")[0]
-            raise BadArguments(f"inputs: {_name(draw)}({shown}) raised {why}") from error
+            raise BadArguments(f"{call} raised {why}") from error
 
 
 def find_draw_arguments(draw: Callable[..., Any], seed: int, dtype: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

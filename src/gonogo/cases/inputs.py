@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gonogo.cases._case import Case
 from gonogo.cases.values import Stream, draw_index, draw_int8, draw_scale, draw_values
 from gonogo.formats import FLOAT32, get_format
-from gonogo.ops import FOLLOWED, Op, get_op
+from gonogo.ops import FOLLOWED, Input, Op, get_op
 
 if TYPE_CHECKING:
     import torch
@@ -78,14 +78,13 @@ def _fill(case: Case, op: Op, position: int, device: str) -> torch.Tensor:
     shape, sizes = case.shape_of(op, described.axes), case.axis_sizes(op)
     stream, count = Stream(f"{case.id}/{described.name}"), math.prod(shape)
     high = sizes[described.high] if isinstance(described.high, str) else described.high
-    dtype = case.dtype if described.dtype == FOLLOWED else described.dtype
+    dtype = find_input_dtype(case, described)
     drawn: npt.NDArray[Any]
     if described.kind in ("integers", "boolean", "index", "int8"):
         low, most = {
             "integers": (described.low, high), "boolean": (0, 1), "int8": (-128, 127),
             "index": (0, sizes.get(str(described.below), 1) - 1),
         }[described.kind]  # fmt: skip
-        dtype = described.dtype if described.dtype != FOLLOWED else WHOLE[described.kind]
         drawn = np.floor(stream.uniform(count) * (most - low + 1)) + low
     elif described.kind in ("probability", "range"):
         low, most = (0.0, 1.0) if described.kind == "probability" else (described.low, high)
@@ -172,6 +171,26 @@ def lay_out(
     return bits, tuple(strides), 0
 
 
+def find_input_dtype(case: Case, described: Input) -> str:
+    """The dtype of an input in a case."""
+    if described.dtype != FOLLOWED:
+        return described.dtype
+    return WHOLE.get(described.kind, case.dtype)
+
+
+def count_stored(layout: str, shape: tuple[int, ...]) -> int:
+    """Elements that an array takes in memory at least, without its guard."""
+    if layout != "far" or len(shape) < 2:
+        return math.prod(shape)
+    rows = shape[_find_far_axis(shape)]
+    return FAR_OFFSET + (rows - 1) * far_stride(rows) + math.prod(shape) // max(rows, 1)
+
+
+def _find_far_axis(shape: tuple[int, ...]) -> int:
+    """The longest axis but the last."""
+    return max(range(len(shape) - 1), key=lambda axis: (shape[axis], axis))
+
+
 def far_stride(rows: int) -> int:
     """Elements between two rows of a far input: the least power of two that takes one of them past 32 bits.
 
@@ -185,9 +204,9 @@ def _lay_far(array: npt.NDArray[Any], dtype: str, device: str) -> torch.Tensor:
     """Entries of the longest axis but the last far apart; those of the others follow one another."""
     import torch
 
-    far = max(range(array.ndim - 1), key=lambda axis: (array.shape[axis], axis))
+    far = _find_far_axis(array.shape)
     stride, near = far_stride(array.shape[far]), (*array.shape[:far], *array.shape[far + 1 :])
-    end = FAR_OFFSET + (array.shape[far] - 1) * stride + math.prod(near) + GUARD
+    end = count_stored("far", array.shape) + GUARD
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}[array.itemsize]
     stored = torch.full((end,), GUARD_BITS[array.itemsize], dtype=integers, device=device).view(
         getattr(torch, dtype)

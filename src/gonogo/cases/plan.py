@@ -14,8 +14,10 @@ from itertools import combinations
 
 from gonogo.cases._case import DRAWN, EVERYWHERE, Case
 from gonogo.cases.shapes import STRATEGIES, Axes, Picker, SizeLimit, classify
-from gonogo.cases.values import EXACT, LONGEST_REPETITIVE, ON_PROMISE
+from gonogo.cases.values import DISTRIBUTIONS, EXACT, LONGEST_REPETITIVE, ON_PROMISE
+from gonogo.errors import InputError
 from gonogo.ops import Op
+from gonogo.words import find_words
 
 DESIGN = 3
 """Raised whenever a seed gives other cases than it did, so that no run is completed with cases of another kind."""
@@ -31,6 +33,12 @@ FAR_EVERY, FAR_AT = 24, 11
 """Of so many one has rows that are far apart."""
 LARGE_AT = 7
 """Number of the large case among as many as one of them is large."""
+WHY_NOT = {
+    EXACT: f"{EXACT} is for sums of products only",
+    "masked": "masked is for ops that say what becomes of -inf",
+    "nan": "nan is for ops that say what becomes of NaN",
+}
+"""Of each distribution that not every op takes, which do."""
 FAR_ROWS = 1100
 """Rows of a far input, of which 32 bits do not hold the offsets of the last."""
 
@@ -46,6 +54,18 @@ def find_usable(op: Op, distributions: Sequence[str]) -> list[str]:
         name for name in distributions
         if (name != EXACT or op.sums_of_products) and (name not in ON_PROMISE or name in op.takes)
     ]  # fmt: skip
+
+
+def choose_distributions(op: Op, distributions: str | Sequence[str]) -> list[str]:
+    """The distributions that an op takes, of those named; refused where it takes none of them."""
+    words = find_words("distribution", distributions, DISTRIBUTIONS)
+    usable = find_usable(op, words)
+    if not usable:
+        why, others = ", ".join(WHY_NOT[word] for word in words), ", ".join(find_usable(op, list(DISTRIBUTIONS)))
+        raise InputError(
+            f"op {op.name} takes none of the distributions {', '.join(words)}: {why}. It takes {others}"
+        )
+    return usable
 
 
 def plan_cases(
@@ -70,7 +90,8 @@ def open_design(
     op: Op, dtype: str, seed: int, *, distributions: Sequence[str], strategies: Sequence[str], limit: SizeLimit
 ) -> Design:
     """All cases of a seed, made as they are asked for."""
-    return Design(op, dtype, seed, tuple(find_usable(op, distributions)), tuple(strategies), limit)
+    ways = find_words("strategy", strategies, STRATEGIES)
+    return Design(op, dtype, seed, tuple(choose_distributions(op, distributions)), ways, limit)
 
 
 def list_unrun(op: Op, planned: Sequence[Planned]) -> dict[str, list[int]]:
@@ -78,6 +99,15 @@ def list_unrun(op: Op, planned: Sequence[Planned]) -> dict[str, list[int]]:
     run = {axis: {case.axis_sizes(op)[axis] for case, _ in planned} for axis in op.axes}
     missing = {axis: sorted(set(op.sizes[axis]) - run[axis]) for axis in op.axes}
     return {axis: sizes for axis, sizes in missing.items() if sizes}
+
+
+def list_unfit(op: Op, limit: SizeLimit) -> dict[str, list[int]]:
+    """Listed sizes that no case can have, whatever the others are, by axis."""
+    axes = Axes(op, limit)
+    unfit = {
+        axis: [size for size in sorted(op.sizes[axis]) if not axes.fits_at_all(axis, size)] for axis in op.axes
+    }
+    return {axis: sizes for axis, sizes in unfit.items() if sizes}
 
 
 @dataclass

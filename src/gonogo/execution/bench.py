@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gonogo.cases import Call, Case, make_call
+from gonogo.cases import Call, Case, is_out_of_memory, make_call
 from gonogo.errors import BadArguments, ReferenceFailed
 from gonogo.execution.reference import Reference, make_reference, make_references
 from gonogo.ops import Kernel, Op
@@ -82,11 +82,11 @@ class Bench:
         if contract not in self.by_contract:
             try:
                 self.by_contract[contract] = self._make_references(contract)
-            except (MemoryError, torch.OutOfMemoryError):
-                raise  # the case is too large for this machine: no mistake of the op
             except BadArguments:
                 raise
             except Exception as error:  # whatever the code of an own op raises
+                if is_out_of_memory(error):
+                    raise  # the case is too large for this machine: no mistake of the op
                 raise ReferenceFailed(self.op.name, self.job.case.id, error) from error
         return self.by_contract[contract]
 

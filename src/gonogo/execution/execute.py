@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from gonogo.cases import Call
+from gonogo.cases import Call, refuse_without_room
 from gonogo.errors import BadArguments, BadKernelFile, BadModule, CampaignFailed
 from gonogo.execution.bench import Bench, Job, prepare
 from gonogo.execution.call import Leaves, call_twice
@@ -37,12 +37,16 @@ def run_job(
     call: Call | None = None,
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
 ) -> Iterator[Record]:
-    """Records of a case, kernel by kernel; `announce` is told each before it runs, `keep_error` what it raised."""
-    bench = prepare(job, announce, call=call, keep_error=keep_error)
-    for kernel in job.kernels:
-        announce(kernel.name)
-        record = run_kernel(bench, kernel)
-        yield replace(record, worst=tuple(find_worst(bench, kernel, job.worst))) if job.worst else record
+    """Records of a case, kernel by kernel; `announce` is told each before it runs, `keep_error` what it raised.
+
+    Refused where memory runs out but for a kernel.
+    """
+    with refuse_without_room(job.case, job.op, job.device):
+        bench = prepare(job, announce, call=call, keep_error=keep_error)
+        for kernel in job.kernels:
+            announce(kernel.name)
+            record = run_kernel(bench, kernel)
+            yield replace(record, worst=tuple(find_worst(bench, kernel, job.worst))) if job.worst else record
 
 
 def run_kernel(bench: Bench, kernel: Kernel) -> Record:

@@ -8,7 +8,6 @@ no lock behind.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -103,6 +102,10 @@ def append_records(folder: Path, environment: dict[str, Any], records: Sequence[
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
+    try:
+        import fcntl  # here, for a kernel can be judged where there is no such thing
+    except ImportError:
+        raise InputError(f"{folder} cannot be added to: this system has no file locks that gonogo knows") from None
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

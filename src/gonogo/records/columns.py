@@ -19,12 +19,14 @@ from gonogo.policies import load_policies
 from gonogo.records.find import find_distinct_runs
 from gonogo.records.run_directory import JOURNAL, add_missing, list_parts, read_description, read_run
 from gonogo.records.schema import check_version, make_schema
-from gonogo.schema import policy_column
+from gonogo.schema import name_device, policy_column
 
 Codes = npt.NDArray[np.int8] | npt.NDArray[np.int16]
 
 TEXT = ("op", "dtype", "kernel", "role", "contract", "distribution", "outcome", "calibrate_against")
 READINGS = ("absolute", "magnitude", "ulp", "bound", "deterministic", "v_abft")
+LARGEST_RELATIVE = "max_rel"
+"""Of ErrorStats; like the column of a policy, it is loaded only where it is asked for by name."""
 EVERYTHING = (*READINGS, "signal", "bits_equal", "size", "reduced_length", "number", "exceeds")
 """What can be loaded beside text: readings, and fields of Columns."""
 BATCH_ROWS = 2**18
@@ -36,7 +38,7 @@ class Columns:
 
     runs: list[str] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
-    """Of each run: the GPU's name, or cpu."""
+    """Of each run: the name of its GPU or processor."""
     names: dict[str, list[str]] = field(default_factory=dict)
     """What the codes of a text column stand for; −1 is none."""
     codes: dict[str, Codes] = field(default_factory=dict)
@@ -86,12 +88,12 @@ class Columns:
 
 
 def load_columns(paths: Sequence[Path], *, wanted: Collection[str] = EVERYTHING) -> Columns:
-    """Read the runs at or right below `paths`; text, and what is `wanted` of EVERYTHING."""
+    """Read the runs at or right below `paths`; text, and what is `wanted`: of EVERYTHING, or policies' columns."""
     folders, parts = find_distinct_runs(paths), []
     columns, rows, ends = Columns(), 0, []
     for folder in folders:
         columns.runs.append(folder.name)
-        columns.devices.append(read_description(folder).get("environment", {}).get("gpu") or "cpu")
+        columns.devices.append(name_device(read_description(folder).get("environment")))
         for part in _list_parts(folder, _list_sources(wanted)):
             parts.append((rows, part))
             rows += part.rows
@@ -129,7 +131,7 @@ def _list_sources(wanted: Collection[str]) -> list[str]:
         "size": ["count"],
         "exceeds": ["max_abs", "current_atol", *(policy_column(policy.name) for policy in load_policies())],
     }
-    return [*TEXT, *(source for name in wanted for source in made_from.get(name, [name]))]
+    return list(dict.fromkeys([*TEXT, *(source for name in wanted for source in made_from.get(name, [name]))]))
 
 
 def _list_parts(folder: Path, names: list[str]) -> Iterator[_Part]:
@@ -163,7 +165,8 @@ def _allocate(columns: Columns, rows: int, wanted: Collection[str]) -> None:
     policies = ("current", *(policy.name for policy in load_policies())) if "exceeds" in wanted else ()
     columns.codes = {name: np.empty(rows, np.int16) for name in TEXT}
     columns.run = np.empty(rows, np.int16)
-    columns.readings = {name: np.empty(rows, np.float32) for name in READINGS if name in wanted}
+    readings = [name for name in wanted if name in (*READINGS, LARGEST_RELATIVE) or name.startswith("policy_")]
+    columns.readings = {name: np.empty(rows, np.float32) for name in readings}
     columns.exceeds = {name: np.empty(rows, np.int8) for name in policies}
     if "signal" in wanted:
         columns.signal = np.empty(rows, np.float32)
@@ -186,7 +189,8 @@ def _fill_part(columns: Columns, start: int, part: _Part) -> list[tuple[slice, d
 
 def _fill_measured(columns: Columns, span: slice, batch: pa.RecordBatch) -> None:
     for name, values in columns.readings.items():
-        values[span] = _to_numpy(batch[name])
+        with np.errstate(over="ignore"):  # of max_rel, which is float64
+            values[span] = _to_numpy(batch[name])
     if len(columns.signal):
         columns.signal[span] = _to_numpy(batch["signal"])
     if len(columns.bits_equal):

@@ -11,6 +11,7 @@ from typing import Any
 
 from gonogo._version import __version__
 from gonogo.execution.precision import FLAGS
+from gonogo.schema import name_device
 
 SWITCHES = (
     "CUBLAS_WORKSPACE_CONFIG",
@@ -38,7 +39,7 @@ def describe_environment(device: str) -> dict[str, Any]:
         "gonogo": __version__,
         "commit": _read_commit(),
         "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
+        "platform": _read_platform(),
         "processor": _read_processor(),
         "cores": os.cpu_count(),
         "torch": torch.__version__,
@@ -61,12 +62,12 @@ def describe_environment(device: str) -> dict[str, Any]:
 
 
 def name_machine(device: str) -> str:
-    """The GPU's name, or the processor's."""
+    """The GPU's name, or the processor's, as runs made here are known by."""
     if device == "cuda":
         import torch
 
-        return str(torch.cuda.get_device_name(0))
-    return _read_processor() or f"{platform.system()} {platform.machine()}"
+        return name_device({"gpu": torch.cuda.get_device_name(0)})
+    return name_device({"processor": _read_processor(), "platform": _read_platform()})
 
 
 def read_versions(*, triton: bool) -> dict[str, str]:
@@ -105,6 +106,10 @@ def _ask_git(*words: str) -> str:
     here = Path(__file__).parent
     answer = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10)
     return answer.stdout.strip()
+
+
+def _read_platform() -> str:
+    return f"{platform.system()} {platform.machine()}"
 
 
 def _read_processor() -> str:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from gonogo.cases import Call, Case, Planned, make_call
+from gonogo.errors import CaseTooLarge
 from gonogo.ops import Kernel, Op
 from gonogo.schema import Outcome, Record
 
@@ -64,12 +65,10 @@ def _one_thread() -> Iterator[None]:
 
 def _try_call(case: Case, device: str, op: Op) -> Call | None:
     """The arguments of a case; None where rows far apart find no room: others may use the GPU, too."""
-    import torch
-
     try:
         return make_call(case, device, op)
-    except torch.OutOfMemoryError:
-        if "far" not in case.layout:
+    except CaseTooLarge as error:
+        if "far" not in case.layout or error.where != "cuda":
             raise
         return None
 

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
-from gonogo.errors import BadArguments, BadKernelFile, BadModule, ReferenceFailed
+from gonogo.errors import BadArguments, BadKernelFile, BadModule, CaseTooLarge, ReferenceFailed
 from gonogo.execution.bench import Job
-from gonogo.execution.execute import run_job
+from gonogo.execution.execute import make_records, run_job
 from gonogo.execution.precision import configure_torch
 from gonogo.runners.printed import Printed
+from gonogo.schema import Outcome
 
 
 def work(
@@ -40,11 +41,19 @@ def _serve(pipe: Connection, job: Job, printed: Printed) -> None:
         printed.begin(kernel)
         pipe.send(("begin", kernel))
 
+    sent = 0
     try:
         for record in run_job(job, announce):
+            sent += 1
             pipe.send(("record", replace(record, printed=printed.take(record.kernel) or None)))
             if record.outcome == "crashed":  # the GPU's context is gone with the kernel
                 os._exit(1)
+    except CaseTooLarge as error:
+        # Rows far apart are asked for where a GPU has room: one that others use, too, may have none after all.
+        is_spared = "far" in job.case.layout and error.where == "cuda"
+        for record in make_records(job, job.kernels[sent:], Outcome("refused", str(error))):
+            pipe.send(("record", replace(record, set_up=is_spared)))
+        pipe.send(("done", job.number))
     except (BadArguments, BadKernelFile, BadModule, ReferenceFailed) as error:
         pipe.send(("failed", error))
     else:

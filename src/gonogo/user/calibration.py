@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gonogo.cases import FINITE, NON_FINITE, ON_CPU, ON_GPU
+from gonogo.cases import FINITE, NON_FINITE, ON_CPU, ON_GPU, USUAL
 from gonogo.errors import ControlFailed, InputError
 from gonogo.formats import get_format
 from gonogo.limits import Limit, make_limit
@@ -20,7 +20,7 @@ from gonogo.limits.calibrating import calibrates
 from gonogo.limits.rules import rule
 from gonogo.limits.shipped import FoundLimit, check_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
-from gonogo.schema import Contract, Record
+from gonogo.schema import Contract, Record, name_device
 from gonogo.user.kernels import compute_in, make_controls, name_function
 from gonogo.user.planning import Choice
 from gonogo.words import find_op, need_torch
@@ -52,10 +52,11 @@ def measure_limit(
     checked = [kernel for kernel in kernels if isinstance(kernel.source, AtHand)]
     missing = f"no limit for {source.name}, contract {contract.describe()}"
     runner, size = InProcess(source, where, bounds_only=True), ON_GPU if where == "cuda" else ON_CPU
+    distributions = FINITE if source.draw is None else USUAL  # what is drawn by the op is what it is
     readings: list[float] = []
     for dtype in DTYPES:
         usable = [k for k in kernels if dtype in k.dtypes and k.contract_for(dtype) == contract]
-        planned = Choice(source, dtype, cases, seed, FINITE).plan(size) if usable else []
+        planned = Choice(source, dtype, cases, seed, distributions).plan(size) if usable else []
         for records in runner.run_each(planned, usable):
             try:
                 check_controls(records, checked)
@@ -67,8 +68,7 @@ def measure_limit(
             readings += list_calibrating(records, kernels)
     if not readings:
         raise InputError(f"{missing}: {made_from} gave no sound output. {GIVE_CONTROLS}")
-    facts = describe_environment(where)
-    machine = str(facts.get("gpu") or facts["processor"] or facts["platform"])
+    machine = name_device(describe_environment(where))
     limit = make_limit(
         rule("pooled"), "bound", np.array(readings), op=source.name, contract=contract.describe(), kernel=made_from,
         runs=(f"{machine}, seed {seed}, {cases} cases per dtype",),

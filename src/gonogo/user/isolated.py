@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gonogo.cases import USUAL, Planned, parse_case
+from gonogo.cases import USUAL, Planned, check_room, parse_case
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.limits.shipped import choose_limit
 from gonogo.ops import DTYPES, InFile, Kernel, OfOp, Op
@@ -203,12 +203,15 @@ class Isolated:
         from gonogo.execution.bench import Job
 
         for number, (case, strategy) in enumerate(planned):
+            check_room(case, self.op, self.device, allowed=self.pool.allowance.memory_bytes)
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
             yield Job(number, case, strategy, self.op, usable, self.device, worst=worst)
 
     def _check_set_up(self, records: Sequence[Record]) -> None:
         """A worker that dies over the reference is no fault of the kernel."""
         record = records[0]
+        if not record.set_up and record.outcome == "refused":
+            raise InputError(str(record.detail))
         if not record.set_up:
             raise ReferenceFailed(
                 self.op.name, record.case,

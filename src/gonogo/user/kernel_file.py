@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.errors import InputError, suggest
+from gonogo.user.target import split_target
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,7 @@ class KernelFile:
 
 def find_kernel(target: str, op: str) -> KernelFile:
     """`FILE` or `FILE:FUNC` → the function. By default the only public one, or the one named like the op."""
-    path, function = Path(target), ""
-    if not path.exists() and ":" in target:
-        before, _, function = target.rpartition(":")
-        path = Path(before)
+    path, function = split_target(target)
     try:
         tree = ast.parse(path.read_bytes())
     except FileNotFoundError:

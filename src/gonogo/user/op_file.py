@@ -10,6 +10,7 @@ from typing import Any
 from gonogo.errors import InputError, suggest
 from gonogo.ops import InFile, OfOp, Op, load_file
 from gonogo.user import own_op
+from gonogo.user.target import split_target
 from gonogo.words import need_torch
 
 DRAWS = ("draw", "get_inputs")
@@ -22,10 +23,7 @@ def find_op_file(target: str) -> Op:
     The file is run here and in workers. By default it is the only op there, or the function `reference`.
     """
     need_torch("an op of a file")
-    path, name = Path(target), ""
-    if not path.exists() and ":" in target:
-        before, _, name = target.rpartition(":")
-        path = Path(before)
+    path, name = split_target(target)
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     where = str(path.resolve())

@@ -15,7 +15,8 @@ from gonogo.cases import (
     USUAL,
     Planned,
     SizeLimit,
-    find_usable,
+    choose_distributions,
+    list_unfit,
     list_unrun,
     plan_cases,
 )
@@ -51,8 +52,12 @@ class Choice:
         if type(self.seed) is not int or not 0 <= self.seed < SEEDS:
             raise InputError(f"seed {self.seed!r}: give a whole number from 0 to {SEEDS - 1:,}")
         words = find_words("distribution", self.distributions, DISTRIBUTIONS)
-        if not find_usable(self.op, words):
-            raise InputError(f"op {self.op.name} takes none of the distributions {', '.join(words)}")
+        if self.op.draw is not None and words != USUAL:
+            raise InputError(
+                f"op {self.op.name} draws its own arguments, so the distributions given, {', '.join(words)}, would "
+                "change nothing. Leave distributions out"
+            )
+        choose_distributions(self.op, words)
         find_dtypes(self.dtypes)
 
     def plan(self, limit: SizeLimit) -> list[Planned]:
@@ -80,11 +85,21 @@ def choose_size_limit(choice: Choice, device: str, runner: Runner, candidate: Ke
     return INTERPRETER if record.framework == "triton" else ON_CPU
 
 
-def tell_unrun(op: Op, planned: Sequence[Planned]) -> tuple[str, ...]:
-    """Which of the sizes that an op of a user's lists were not run."""
-    missing = list_unrun(op, planned) if op.is_own else {}
-    return tuple(
-        f"sizes {', '.join(map(str, sizes))} of axis {axis} were not run: give more cases"
-        + ("" if len(planned) >= DEFAULT_CASES else f", {DEFAULT_CASES} or more per dtype")
-        for axis, sizes in missing.items()
-    )
+def tell_unrun(op: Op, planned: Sequence[Planned], limit: SizeLimit) -> tuple[str, ...]:
+    """Which of the sizes that an op of a user's lists were not run, and whether more cases would have them."""
+    if not op.is_own or op.draw is not None:
+        return ()
+    unfit = list_unfit(op, limit)
+    notes = []
+    for axis, missing in list_unrun(op, planned).items():
+        too_large = [size for size in missing if size in unfit.get(axis, ())]
+        due = [size for size in missing if size not in too_large]
+        if due:
+            more = "" if len(planned) >= DEFAULT_CASES else f", {DEFAULT_CASES} or more per dtype"
+            notes.append(f"sizes {', '.join(map(str, due))} of axis {axis} were not run: give more cases{more}")
+        if too_large:
+            notes.append(
+                f"sizes {', '.join(map(str, too_large))} of axis {axis} were not run: an array has at most "
+                f"{limit.most:,} elements here, and an axis {limit.longest_listed:,}. Give smaller ones"
+            )
+    return tuple(notes)

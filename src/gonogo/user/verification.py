@@ -94,14 +94,15 @@ def answer(request: Request) -> tuple[Verification, BaseException | None]:
     candidate = make_candidate(op, AtHand(request.kernel), contract)
     controls = make_controls(op, request.used_controls, contract)
     runner = _open_runner(op, where, limit, recorded=request.record is not None)
-    planned = request.choice.plan(choose_size_limit(request.choice, where, runner, candidate))
+    size_limit = choose_size_limit(request.choice, where, runner, candidate)
+    planned = request.choice.plan(size_limit)
     target = [(parse_case(request.only, op), "replay")] if request.only else planned
     check_arguments(request.kernel, op, target[0][0].seed, target[0][0].dtype)
     recorder = open_record(request.record, where, isolated=False) if request.record is not None else None
     extra = () if recorder is None or op.is_nest else (find_recorded_control(op, contract),)
     records = _run_kernels(runner, planned, target, candidate, controls, extra)
     referee = Referee(runner, candidate, limit or pool_controls(records, controls, op, contract), request.suspects)
-    notes = (*_find_notes(runner, target), *tell_unrun(op, planned)) if op.is_own else ()
+    notes = (*_find_notes(runner, target), *tell_unrun(op, planned, size_limit)) if op.is_own else ()
     verification = judge_candidate(referee, records, contract, notes=notes, redraw=request.only is None)
     verification = replace(
         verification, planned=len(target), setting=_describe_setting(request, where, verification)

@@ -20,22 +20,31 @@ Dims = list[int] | int | None
 
 def softmax(x: Tensor, dim: int, half_to_float: bool | None = None) -> Tensor:
     """e^(x−m) / Σe^(x−m)."""
-    shifted = torch.exp(x - x.amax(dim, keepdim=True))
+    shifted = torch.exp(x - find_top(x, [dim]))
     return shifted / shifted.sum(dim, keepdim=True)
 
 
 def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     """(x − m) − log Σe^(x−m)."""
-    shifted = x - x.amax(dim, keepdim=True)
+    shifted = x - find_top(x, [dim])
     return shifted - torch.log(torch.exp(shifted).sum(dim, keepdim=True))
 
 
 def logsumexp(x: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """M + log Σe^(x−m)."""
     dims = list_dims(x, dim)
-    top = x.amax(dims, keepdim=True)
+    top = find_top(x, dims)
     summed = top + torch.log(torch.exp(x - top).sum(dims, keepdim=True))
     return summed if keepdim else drop_dims(summed, dims)
+
+
+def find_top(x: Tensor, dims: list[int]) -> Tensor:
+    """The largest along `dims`, which stay; −∞ where there is nothing to choose from."""
+    if x.numel():
+        return x.amax(dims, keepdim=True)
+    reduced = list_dims(x, dims)
+    shape = [1 if position in reduced else size for position, size in enumerate(x.shape)]
+    return torch.full(shape, -math.inf, dtype=torch.float64, device=x.device)
 
 
 def list_dims(x: Tensor, dim: Dims) -> list[int]:
@@ -61,7 +70,7 @@ def variance_mean(
 ) -> tuple[Tensor, Tensor]:
     """Two-pass variance and mean."""
     dims = list_dims(x, dim)
-    length = math.prod(x.shape[position] for position in dims)
+    length = math.prod(x.shape[position] for position in dims) if x.dim() else 1
     mean, centered = center(x, dims)
     divisor = max(length - (1 if correction is None else correction), 0)
     spread = (centered * centered).sum(dims, keepdim=True) / divisor
@@ -125,7 +134,7 @@ def normalize_groups(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hxw: int, groups: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """group_norm: layer_norm over each group of channels."""
-    mean, centered = center(x.reshape(n, groups, -1), [2])
+    mean, centered = center(x.reshape(n, groups, c // groups * hxw), [2])
     inverse = torch.rsqrt((centered * centered).mean(2, keepdim=True) + eps)
     column = [1, c, *[1] * (x.dim() - 2)]
     weight = None if weight is None else weight.reshape(column)
@@ -188,7 +197,8 @@ def attend(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Softmax(QKᵀ·scale + mask)·V, and the log of the softmax's sum."""
-    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    usual = max(query.shape[-1], 1) ** -0.5  # of no features all scores are 0
+    scores = query @ key.transpose(-2, -1) * (usual if scale is None else scale)
     if is_causal:
         ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril() == 0
         scores = scores.masked_fill(ahead, -math.inf)

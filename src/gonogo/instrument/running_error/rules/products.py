@@ -171,8 +171,8 @@ def pool_average(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair
 
 def pool_average_adaptive(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """adaptive_avg_pool: a mean over windows of at most ⌈in/out⌉ + 1 each way."""
-    shape = ctx.split(args[0])[0].shape
-    window = math.prod(math.ceil(full / out) + 1 for full, out in zip(shape[-len(args[1]) :], args[1], strict=True))
+    ends = zip(ctx.split(args[0])[0].shape[-len(args[1]) :], args[1], strict=False)  # torch refuses other ranks
+    window = math.prod(math.ceil(full / max(out, 1)) + 1 for full, out in ends)
     return pool_windows(ctx, op, args, kwargs, window, 1.0)
 
 

@@ -34,10 +34,12 @@ def add_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     x, err = ctx.split(args[0])
     rest, named = args[1:], keep_wide(kwargs)
     value = op(x, *rest, **named)
-    length = x.numel() // max(value.numel(), 1)
+    if not x.numel():  # a sum of nothing is 0 in every kernel
+        return value, EXACT
+    length = x.numel() // value.numel()
     if not x.is_floating_point():
-        return value, Error(None, math.log2(max(length, 1) + 1))
-    share = max(length, 1) if op_name(op) == "mean" else 1
+        return value, Error(None, math.log2(length + 1))
+    share = length if op_name(op) == "mean" else 1
     absolute = add_magnitudes(x, 1, value, rest, named)
     lost = ctx.lose_overflow(lambda: absolute, ctx.growth(length) + err.ulps)
     own = round_sum(ctx, x, err, value * share, absolute, length, rest, named)
@@ -151,8 +153,11 @@ def multiply_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     x, err = ctx.split(args[0])
     rest, named = args[1:], keep_wide(kwargs)
     value = op(x, *rest, **named)
-    length = x.numel() // max(value.numel(), 1) if op_name(op) == "prod" else x.shape[args[1]]
-    ulps = length * err.ulps + max(length - 1, 0)
+    if not x.numel():  # a product of nothing is 1 in every kernel
+        return value, EXACT
+    whole = op_name(op) == "prod" or not x.dim()
+    length = x.numel() // value.numel() if whole else x.shape[args[1]]
+    ulps = length * err.ulps + length - 1
     sizes = x.abs()
     # Factors below 1 may come after the others.
     lost = ctx.lose_overflow(lambda: op(sizes.clamp(min=1.0), *rest, **named), ulps)
