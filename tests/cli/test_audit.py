@@ -78,8 +78,13 @@ def test_too_tight_is_said() -> None:
     assert one["false_positives"] > 0
 
 
-def test_kernels_are_run_where_records_cannot_decide() -> None:
-    (one,) = audit("--op", "leaky_relu", "--dtype", "float32", "--atol", 1e-2, "--rtol", 1e-2)
+def test_kernels_are_run_on_request_and_where_there_are_no_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--op", "leaky_relu", "--dtype", "float32", "--policy", "kernelbench_v0")
+    (one,) = audit(*words, "--live")
+    monkeypatch.chdir(tmp_path)
+    assert audit(*words) == [one]
     assert one["counted_in"] == "live"
     assert one["control_cases"] > 24
     assert one["false_positives"] == 0
@@ -117,7 +122,7 @@ def test_each_probe_passes_where_it_must() -> None:
 
 
 def test_live_counts_on_an_exact_op() -> None:
-    (one,) = audit("--op", "relu", "--dtype", "float32", "--atol", 0, "--rtol", 1e-30)
+    (one,) = audit("--op", "relu", "--dtype", "float32", "--atol", 0, "--rtol", 1e-30, "--live")
     assert one["counted_in"] == "live"
     assert one["false_positives"] == 0 < one["control_cases"]
     assert one["bins"]["manifest"]["caught"] == one["bins"]["manifest"]["faults"] > 0
@@ -128,6 +133,94 @@ def test_all_ops_at_once() -> None:
     found = audit("--dtype", "float16", "--atol", 1e-3, "--rtol", 0, "--records", RUN)
     assert [one["op"] for one in found] == list(op_names())
     assert all(one["gonogo_limit"] and one["control_cases"] for one in found)
+
+
+def test_the_finding_is_the_same_whichever_way_it_is_asked() -> None:
+    numbers = ("--dtype", "float16", "--atol", 1e-2, "--rtol", 1e-2, "--records", RUN, "--cases", 6)
+    policy = ("--dtype", "float16", "--policy", "kernelbench_v0", "--records", RUN, "--cases", 6)
+    (alone,) = audit("--op", "l2norm", *numbers)
+    two = audit("--op", "l2norm", "--op", "relu", *numbers)
+    assert two == audit("--op", "l2norm,relu", *numbers)
+    assert two[0] == alone
+    (by_name,) = audit("--op", "l2norm", *policy)
+    assert by_name | {"tolerance": ""} == alone | {"tolerance": ""}
+    assert audit("--op", "l2norm", "--op", "relu", *policy)[0] == by_name
+
+
+MINE = """
+[strict]
+all = { atol = 1e-4 }
+l2norm = { float16 = { atol = 1e-2, rtol = 1e-2 } }
+
+[vendor]
+rule = "either"
+float16 = { atol = 1e-2, rtol = 1e-2 }
+"""
+
+
+def test_a_policy_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(MINE)
+    words = ("--op", "l2norm", "--dtype", "float16", "--records", RUN, "--cases", 6)
+    (mine,) = audit(*words, "--policy", f"{file}:strict")
+    (theirs,) = audit(*words, "--policy", "backendbench")
+    assert mine["counted_in"] == "records"
+    assert mine | {"tolerance": ""} == theirs | {"tolerance": ""}, "an op's own numbers go before those for all"
+    (mine,) = audit(*words, "--policy", f"{file}:vendor")
+    (theirs,) = audit(*words, "--policy", "flashinfer_bench")
+    assert mine | {"tolerance": ""} == theirs | {"tolerance": ""}
+    (single,) = audit("--op", "relu", "--dtype", "float32", "--records", RUN, "--policy", f"{file}:strict")
+    assert single == audit("--op", "relu", "--dtype", "float32", "--records", RUN, "--atol", 1e-4)[0] | {
+        "tolerance": "strict"
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("", "", "has no policy: write one as a table"),
+        (MINE, "", "has 2 policies: strict, vendor. Name one: "),
+        (MINE, ":strikt", "has no policy 'strikt'. Did you mean strict? It has: strict, vendor"),
+        ("a = 1", "", "'a' is no table"),
+        ("[a", "", "is not TOML: "),
+        ("[a]", "", "policy a has no numbers: give them by dtype"),
+        ("[a]\nrule = 'some'\nall = {atol = 1}", "", "rule 'some' is none of allclose, either"),
+        ("[a]\nall = {atl = 1}", "", "unknown number 'atl'. Did you mean atol? allclose has atol, rtol, atol_per_"),
+        ("[a]\nall = {atol = '1'}", "", "policy a, all: atol is '1', not a number"),
+        ("[a]\nall = {atol = -1}", "", "atol is -1; a tolerance is a finite number >= 0"),
+        ("[a]\nall = {atol = inf}", "", "atol is inf; a tolerance is a finite number >= 0"),
+        ("[a]\nall = 1e-3", "", "policy a, all is 0.001, not a table of numbers"),
+        ("[a]\nrule = 'either'\nall = {atol = 1}", "", "has no rtol, which the rule either needs"),
+        ("[a]\nrelu = {half = {atol = 1}}", "", "'half' is neither a dtype nor \"all\""),
+    ],
+)
+def test_a_policy_file_that_is_wrong(text: str, name: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        CliRunner().invoke(cli, ["audit", "--policy", f"{file}{name}"], catch_exceptions=False)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_by_dtype() -> None:
+    found = audit(
+        "--op", "relu", "--atol", "half=1e-3,float32=1e-5", "--rtol", "1e-6", "--records", RUN, "--cases", 6
+    )
+    assert [one["says_nothing"] for one in found] == [False, False, False]
+    assert found[0]["tolerance"] == "atol=float16:0.001,float32:1e-05 rtol=1e-06"
+    found = audit("--op", "relu", "--atol", "half=1e-3", "--records", RUN, "--cases", 6)
+    assert [one["says_nothing"] for one in found] == [False, True, True]
+
+
+def test_as_markdown_and_csv() -> None:
+    words = ["audit", "--op", "relu", "--policy", "vllm", "--records", str(RUN), "--cases", "6"]
+    shown = CliRunner().invoke(cli, [*words, "--markdown"], catch_exceptions=False).stdout
+    assert shown.startswith("## Tolerance vllm\n")
+    assert sum(line.startswith("| relu |") for line in shown.splitlines()) == 3
+    shown = CliRunner().invoke(cli, [*words, "--csv", "--columns", "dtype,Finding"], catch_exceptions=False).stdout
+    assert shown.splitlines()[0] == "op,dtype,finding"
+    assert len(shown.splitlines()) == 4
 
 
 def test_policy_that_says_nothing() -> None:
@@ -152,14 +245,18 @@ def test_table(monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "message"),
     [
         ([], "no tolerance: give --atol and --rtol"),
-        (["--atol", "1"], "no tolerance: give --atol and --rtol"),
+        (["--atol", "1e-3x"], "--atol '1e-3x' is neither a number nor DTYPE=NUMBER"),
+        (["--atol", "float61=1"], "unknown dtype 'float61'. Did you mean float16"),
+        (["--atol", "1", "--atol", "2"], "--atol is given twice for all dtypes"),
+        (["--rtol", "half=1,float16=2"], "--rtol is given twice for float16"),
+        (["--policy", "mine.toml"], "there is no file mine.toml"),
+        (["--live", "--records", "here", "--atol", "1"], "leave one of them out"),
         (["--atol", "1", "--rtol", "0", "--policy", "kernelbench"], "not both"),
         (["--policy", "kernelbanch"], "unknown policy 'kernelbanch'. Did you mean kernelbench"),
         (["--atol", "-1", "--rtol", "0"], "atol is -1.0; a tolerance is a finite number >= 0"),
         (["--policy", "kernelbench", "--op", "softmacks"], "unknown op 'softmacks'. Did you mean softmax"),
         (["--policy", "kernelbench", "--dtype", "int8"], "unknown dtype 'int8'"),
         (["--policy", "kernelbench", "--dtype", "float61"], "unknown dtype 'float61'. Did you mean float16"),
-        (["--policy", "kernelbench"], "there is no folder records here. Make some with: gonogo run --out DIR"),
         (["--policy", "kernelbench", "--records", "nowhere"], "nowhere is no run directory"),
     ],
 )

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import gonogo.cli
 from gonogo.errors import InputError
-from gonogo.limits.lock import read_lock, write_lock
+from gonogo.limits.lock import list_devices, read_lock, write_lock
 from gonogo.records import RunDirectory, read_description, read_run
 
 RUN = Path(__file__).parent.parent.parent / "records" / "cpu-11"
@@ -27,11 +27,92 @@ def test_diff_with_a_lock_that_names_kernels(tmp_path: Path) -> None:
     limits, provenance = read_lock(lock)
     named = [replace(limit, kernel=f"{limit.op}_torch") for limit in limits]
     write_lock(lock, named, provenance)
-    assert json.loads(calibrate(RUN, "--ops", "softmax,relu", "--diff", lock, "--json").stdout) == []
+    told = json.loads(calibrate(RUN, "--op", "softmax", "--op", "relu", "--diff", lock, "--json").stdout)
+    assert (told["schema"], told["lock"], told["changes"]) == (1, str(lock), [])
+    assert set(told["counts"].values()) == {0}
     gone = replace(named[0], contract="gone")
     write_lock(lock, [replace(named[0], value=1e6), *named[1:], gone], provenance)
     told = calibrate(RUN, "--ops", "softmax,relu", "--diff", lock).stdout
     assert f"2 of {len(limits) + 1} limits changed" in told
+
+
+def test_a_committed_limit_is_never_dropped_in_silence(tmp_path: Path) -> None:
+    lock = tmp_path / "gonogo.lock"
+    assert "3 new" in calibrate(RUN, "--op", "softmax,relu,tanh", "-o", lock).stdout
+    limits, provenance = read_lock(lock)
+    changed = [replace(limits[0], value=0.5), replace(limits[1], value=1e5), *limits[2:]]
+    write_lock(lock, changed, provenance)
+    done = calibrate(RUN, "--op", "softmax,relu,gelu", "-o", lock)
+    assert done.stdout.splitlines() == [
+        f"3 limits (bound × pooled) in {lock}: 1 new, 1 tightened, 1 loosened, 1 unchanged",
+        "  new        gelu, contract float32: 2",
+        "  tightened  softmax, contract float32: 1e+05 → 2",
+        "  loosened   relu, contract float32: 0.5 → 2",
+        "kept 1 limit that these runs do not make anew; to lose them: --replace",
+    ]
+    assert [limit.op for limit in read_lock(lock)[0]] == ["gelu", "relu", "softmax", "tanh"]
+    told = json.loads(calibrate(RUN, "--op", "gelu", "-o", lock, "--replace", "--json").stdout)
+    assert [limit.op for limit in read_lock(lock)[0]] == ["gelu"]
+    assert [change["change"] for change in told["changes"]] == ["gone"] * 3
+
+
+def test_limits_of_two_kinds_do_not_mix(tmp_path: Path) -> None:
+    """One for all kernels beside one for each would leave verdicts without the one that they need."""
+    lock = tmp_path / "gonogo.lock"
+    calibrate(RUN, "--op", "softmax", "-o", lock)
+    before = lock.read_bytes()
+    with pytest.raises(InputError, match=r"gonogo.lock already has limits of another kind for softmax \(float32\)"):
+        calibrate(RUN, "--op", "softmax", "--rule", "max-margin", "-o", lock)
+    assert lock.read_bytes() == before
+    calibrate(
+        RUN, "--op", "softmax", "--gauge", "ulp", "--rule", "max-margin", "-o", lock
+    )  # another gauge may stand
+    assert {limit.gauge for limit in read_lock(lock)[0]} == {"bound", "ulp"}
+    calibrate(RUN, "--op", "softmax", "--rule", "max-margin", "-o", lock, "--replace")
+    assert {limit.rule for limit in read_lock(lock)[0]} == {"max-margin"}
+
+
+def test_a_universal_limit_gives_way_to_one_from_as_many_ops_only(tmp_path: Path) -> None:
+    few, lock = tmp_path / "few", tmp_path / "gonogo.lock"
+    folder = RunDirectory(few, read_description(RUN))
+    folder.append_rows([row for row in read_run(RUN).to_pylist() if row["op"] in ("relu", "tanh")])
+    folder.close()
+    calibrate(RUN, "-o", lock)
+    calibrate(few, "-o", lock)
+    (universal,) = (limit for limit in read_lock(lock)[0] if limit.is_universal and limit.contract == "float32")
+    assert universal.kernel == "28 ops"
+    assert universal.runs == ("cpu-11",)
+
+
+def test_provenance_names_the_machines_of_its_limits_and_no_others(tmp_path: Path) -> None:
+    lock, gpu = tmp_path / "gonogo.lock", RUN.parent / "h200-1"
+    calibrate(gpu, "--op", "relu,softmax", "-o", lock)
+    assert read_lock(lock)[1]["devices"] == "NVIDIA H200"
+    calibrate(RUN, "--op", "relu", "-o", lock)
+    limits, provenance = read_lock(lock)
+    here = str(read_description(RUN)["environment"]["processor"])
+    assert provenance["devices"] == ", ".join(sorted(["NVIDIA H200", here]))
+    assert [list_devices(limit, provenance) for limit in limits] == [(here,), ("NVIDIA H200",)]
+    calibrate(RUN, "--op", "softmax", "-o", lock)
+    provenance = read_lock(lock)[1]
+    assert (provenance["devices"], provenance["runs"]) == (here, "cpu-11")
+    assert not any(name.startswith("device of") for name in provenance)
+
+
+def test_exit_codes_of_changes(tmp_path: Path) -> None:
+    lock = tmp_path / "gonogo.lock"
+    calibrate(RUN, "--op", "softmax,relu", "-o", lock)
+    limits, provenance = read_lock(lock)
+    write_lock(lock, [replace(limits[0], value=0.5), *limits[1:]], provenance)
+    words = (RUN, "--op", "softmax,relu", "--diff", lock)
+    assert calibrate(*words).exit_code == 0
+    assert calibrate(*words, "--fail-on", "tightened,gone").exit_code == 0
+    assert calibrate(*words, "--fail-on", "loosened").exit_code == 1
+    assert calibrate(*words, "--fail-on", "new", "--fail-on", "loosened", "--json").exit_code == 1
+    with pytest.raises(InputError, match=r"unknown change 'losened'. Did you mean loosened"):
+        calibrate(*words, "--fail-on", "losened")
+    assert calibrate(RUN, "--op", "softmax,relu", "-o", lock, "--fail-on", "loosened").exit_code == 1
+    assert read_lock(lock)[0] == limits, "it is written, and the exit code says what that did"
 
 
 def test_a_limit_that_zeros_pass_is_left_out(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from gonogo.cli import cli
 from gonogo.errors import InputError
 from gonogo.limits.lock import read_lock
 from gonogo.policies import load_policies
+from gonogo.records import RunDirectory, read_description, read_run
 
 RECORDS = Path(__file__).parent.parent.parent / "records"
 GPU_RUNS = [str(folder) for folder in sorted(RECORDS.glob("h200-*"))]
@@ -31,7 +32,7 @@ def held_out() -> dict[str, dict]:
 
 def test_shape_of_the_json(held_out: dict[str, dict]) -> None:
     told = held_out["run"]
-    assert (told["schema"], told["holdout"], told["in_sample"]) == (1, "run", False)
+    assert (told["schema"], told["holdout"], told["in_sample"]) == (2, "run", False)
     names = {policy["name"] for policy in told["policies"]}
     assert {"gonogo", "paper", "current", *(policy.name for policy in load_policies())} <= names
     needed = {
@@ -72,8 +73,8 @@ def test_calibrate_and_diff(tmp_path: Path) -> None:
     gonogo("calibrate", *GPU_RUNS, "-o", again)
     assert again.read_bytes() == lock.read_bytes()
     looser = json.loads(gonogo("calibrate", *GPU_RUNS, "-p", "margin=9", "--diff", lock, "--json").stdout)
-    assert looser
-    assert {change["change"] for change in looser} == {"loosened"}
+    assert looser["counts"] == {"new": 0, "tightened": 0, "loosened": len(looser["changes"]), "gone": 0}
+    assert {change["change"] for change in looser["changes"]} == {"loosened"}
 
 
 def test_filters_sweep_drift_and_tables() -> None:
@@ -98,11 +99,42 @@ def test_filters_sweep_drift_and_tables() -> None:
     tables = json.loads(gonogo("evaluate", *GPU_RUNS, "--op", "relu", "--tables", "--json").stdout)["tables"]
     first = tables["Recall over the signal"][0]
     assert first["cases"] <= 20, "relu rounds nothing: no fault hides in rounding, but for the sign of a zero"
-    assert first["gonogo"].startswith("0.0 %")
-    assert tables["Headline"][2]["gonogo"].endswith(")")
+    assert first["gonogo"]["part"] == 0
+    share = tables["Headline"][2]["gonogo"]
+    assert share["rate"] == share["part"] / share["whole"]
+    both = json.loads(gonogo("evaluate", *GPU_RUNS, "--op", "softmax,relu", "--json").stdout)["records"]
+    assert both == told_records("softmax") + told_records("relu")
     drift = gonogo("evaluate", "--drift", RECORDS / "cpu-11", RECORDS / "h200-1").stdout
     assert "softmax float32" in drift
     assert "holds" in drift
+
+
+def told_records(op: str) -> int:
+    return json.loads(gonogo("evaluate", *GPU_RUNS, "--op", op, "--json").stdout)["records"]
+
+
+def test_drift_has_an_exit_code(tmp_path: Path) -> None:
+    """Readings of one control, ten times what they were: the limit from before does not hold."""
+    before, after = RECORDS / "cpu-11", RunDirectory(tmp_path / "after", read_description(RECORDS / "cpu-11"))
+    rows = [row for row in read_run(before).to_pylist() if row["op"] in ("softmax", "relu")]
+    for row in rows:
+        if row["op"] == "softmax" and row["bound"] is not None:
+            row["bound"] *= 10
+    after.append_rows(rows)
+    after.close()
+    words = ["evaluate", "--drift", before, tmp_path / "after"]
+    assert gonogo(*words).exit_code == 0
+    done = gonogo(*words, "--fail-on", "drift")
+    assert done.exit_code == 1
+    assert done.stdout.endswith("1 of 2 limits do not hold\n")
+    told = json.loads(gonogo(*words, "--fail-on", "drift", "--json").stdout)
+    assert (told["schema"], told["not_holding"], told["groups"]) == (2, 1, 2)
+    assert {tuple(drift["group"]): drift["holds"] for drift in told["drift"]} == {
+        ("relu", "float32"): True, ("softmax", "float32"): False,
+    }  # fmt: skip
+    assert gonogo("evaluate", "--drift", before, before, "--fail-on", "drift").exit_code == 0
+    with pytest.raises(InputError, match="--fail-on drift goes with --drift"):
+        gonogo("evaluate", before, "--fail-on", "drift")
 
 
 def test_reproduce_from_records(tmp_path: Path) -> None:

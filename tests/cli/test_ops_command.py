@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -86,8 +87,28 @@ def test_every_reference_is_told_as_code() -> None:
         assert op["description"]
 
 
-def test_the_bare_list_is_the_table_alone() -> None:
-    assert find_text(run_ops()) == ""
+def test_the_bare_list_is_one_screen() -> None:
+    """A line per op, with inputs, axes, and kernels counted, in 80 columns."""
+    head, *lines, last = run_ops().splitlines()
+    assert head.split() == ["op", "inputs", "->", "output", "kernels"]
+    assert [line.split()[0] for line in lines] == CORPUS
+    assert max(map(len, (head, *lines, last))) <= 80
+    told = {op["name"]: op for op in json.loads(run_ops("--json"))["ops"]}
+    for line in lines:
+        op = told[line.split()[0]]
+        roles = [kernel["role"] for kernel in op["kernels"]]
+        assert line.endswith(f"{roles.count('control')} + {roles.count('faulty')}")
+        for described in op["inputs"]:
+            assert f"{described['name']}: {' '.join(described['axes'])}" in line
+    assert last == "28 ops, 235 kernels: controls + faulty ones. More of one: gonogo ops NAME"
+
+
+def test_the_list_as_csv() -> None:
+    rows = list(csv.DictReader(run_ops("--csv").splitlines()))
+    assert [row["op"] for row in rows] == CORPUS
+    assert {int(row["controls"]) + int(row["faulty"]) > 2 for row in rows} == {True}
+    (only,) = csv.DictReader(run_ops("--csv", "--op", "relu", "--columns", "role,kernel").splitlines()[:2])
+    assert list(only) == ["kernel", "role"]
 
 
 def test_an_op_of_a_folder_and_two_at_once() -> None:

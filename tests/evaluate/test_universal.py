@@ -102,7 +102,9 @@ def test_calibrate_writes_it_beside_the_others(
     run = write_run(tmp_path / "run", [make_control("softmax", 1.0), make_control("relu", 0.0)])
     lock = tmp_path / "gonogo.lock"
     done = CliRunner().invoke(cli, ["calibrate", str(run), "-o", str(lock), *words], catch_exceptions=False)
-    assert done.stdout == f"{message} in {lock}\n"
+    head, *changes = done.stdout.splitlines()
+    assert head == f"{message} in {lock}: {len(changes)} new"
+    assert all(line.startswith("  new  ") for line in changes)
     limits = read_lock(lock)[0]
     assert [limit.op for limit in limits] == ops
     assert limits[0].value == {"": 3.0, "relu": 2.0, "margin=5": 5.0, "ulp": 2.0}[words[-1] if words else ""]

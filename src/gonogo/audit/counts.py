@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from gonogo.audit.evidence import decide_rows
 from gonogo.audit.finding import Audit
 from gonogo.audit.tolerance import Tolerance
 from gonogo.evaluate import filter_columns
 from gonogo.evaluate.groups import Rows
-from gonogo.evaluate.policies import ALWAYS_SEEN, score_policies
-from gonogo.evaluate.tally import UNJUDGED, Score
+from gonogo.evaluate.policies import ALWAYS_SEEN
 from gonogo.policies import Twin
 from gonogo.records import Columns
 from gonogo.schema import Contract, Record
@@ -26,38 +25,15 @@ if TYPE_CHECKING:
     from gonogo.execution.bench import Bench
 
 
-def decides(tolerance: Tolerance) -> bool:
-    """Whether records decide it: they hold the largest error and every policy's reading, no |expected|."""
-    return tolerance.policy is not None or tolerance.rtol == 0.0
-
-
 def count_records(audit: Audit, tolerance: Tolerance, columns: Columns) -> None:
-    """Count in records of the op and dtype; nothing where there are none."""
+    """Count in records of the op and dtype, as far as these decide; nothing where there are none."""
     for name, wanted in (("op", audit.op), ("dtype", audit.dtype)):
         if not columns.equals(name, wanted).any():
             return
     rows = Rows(filter_columns(columns, op=audit.op, dtype=audit.dtype))
     audit.counted_in = "records"
-    if tolerance.policy is not None:
-        scores = {score.name: score for score in score_policies(rows)}
-        audit.score = scores[tolerance.policy.name]
-    else:
-        audit.score = _score_atol(rows, tolerance.atol)
-
-
-def _score_atol(rows: Rows, atol: float) -> Score:
-    """Score an atol by the largest error of each record; outcomes that any harness notices are no-go."""
-    seen, largest = rows.columns.equals("outcome", *ALWAYS_SEEN), rows.columns.readings["absolute"]
-
-    def decide_block(block: slice) -> npt.NDArray[np.int8]:
-        decisions = np.where(largest[block] > atol, np.int8(NO_GO), np.int8(GO))
-        decisions[np.isnan(largest[block])] = UNJUDGED
-        decisions[seen[block]] = NO_GO
-        return decisions
-
-    score = Score("", "", "")
-    score.count(rows, rows.counted, decide_block)
-    return score
+    decisions = decide_rows(tolerance.policy, audit.op, audit.dtype, rows.columns)
+    audit.score.count(rows, rows.counted, lambda block: decisions[block])
 
 
 Judged = tuple[Record, bool]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gonogo.evaluate import groups
-from gonogo.evaluate.table import Share, Table
 from gonogo.evaluate.tally import Score
+from gonogo.table import Share, Shown, Table, percent
 
 PROBES = ("zeros", "constant", "mean", "input")
 """Plainly wrong: all 0, all 1, the mean of the expected output everywhere, the first input as it is."""
@@ -66,6 +66,11 @@ class Audit:
         return rounded.passed < rounded.cases or self.too_tight > 0
 
     @property
+    def undecided(self) -> int:
+        """Records of controls and faults that do not decide it: they hold no expected values."""
+        return self.score.unjudged if self.counted_in == "records" else 0
+
+    @property
     def bins(self) -> dict[str, Share]:
         """Faults caught, by how much they change: no bit, less than rounding may, more."""
         every, differing, manifest = (self.score.bins[name] for name in groups.BINS)
@@ -97,6 +102,7 @@ class Audit:
             "elements": self.elements, "elements_below_half_ulp": self.too_tight, "counted_in": self.counted_in,
             **{name: counts[name] for name in counts if name not in HIDDEN and "no_go" not in name},
             "bins": {name: {"caught": share.part, "faults": share.whole} for name, share in self.bins.items()},
+            "undecided": self.undecided, "finding": self.finding,
             "gonogo_limit": self.limit, "gonogo_limit_from": self.limit_from,
         }  # fmt: skip
 
@@ -105,23 +111,24 @@ def make_table(audits: Sequence[Audit], told: str) -> Table:
     """One line per op and dtype."""
     columns = (
         "op", "dtype", "finding", *(f"{name} passes" for name in PROBES), "below ½ ULP", "controls that fail",
-        "at most (95 %)", *(f"{name} faults caught" for name in BINS), "gonogo's limit",
+        "at most (95 %)", *(f"{name} faults caught" for name in BINS), "not decided", "gonogo's limit",
     )  # fmt: skip
     lines = []
     for audit in audits:
         score = audit.score
-        upper = score.to_dict()["fp_upper95"]
         lines.append((
             audit.op, audit.dtype, audit.finding,
             *(_tell_probe(audit.probes[name]) for name in PROBES),
-            f"{100 * audit.too_tight / audit.elements:.1f} %" if audit.elements else None,
+            percent(audit.too_tight / audit.elements if audit.elements else None),
             Share(score.false_positives, score.control_cases, 2),
-            None if upper is None else f"{100 * upper:.2f} %",
-            *audit.bins.values(),
-            "none" if audit.limit is None else f"{audit.limit:.3g} bound",
+            percent(score.to_dict()["fp_upper95"], 2),
+            *audit.bins.values(), audit.undecided,
+            "none" if audit.limit is None else Shown(audit.limit, f"{audit.limit:.3g} bound"),
         ))  # fmt: skip
-    return Table(f"Tolerance {audits[0].tolerance}", columns, lines, told)
+    essential = ("op", "dtype", "finding", "controls that fail", "manifest faults caught")
+    return Table(f"Tolerance {audits[0].tolerance}", columns, lines, told, essential)
 
 
-def _tell_probe(probe: Probe) -> str | None:
-    return f"{probe.passed}/{probe.cases}" if probe.cases else None
+def _tell_probe(probe: Probe) -> Shown | None:
+    counts = {"passed": probe.passed, "cases": probe.cases}
+    return Shown(counts, f"{probe.passed}/{probe.cases}") if probe.cases else None

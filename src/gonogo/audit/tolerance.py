@@ -1,18 +1,18 @@
-"""Two numbers, or a policy of the field → readings of an output, and what each element may be off by."""
+"""Two numbers, or a policy → readings of an output, and what each element may be off by."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from gonogo.errors import InputError, UnknownWord, check_tolerance
+from gonogo.errors import InputError, UnknownWord
 from gonogo.formats import get_format
-from gonogo.instrument.gauges import gauge
-from gonogo.instrument.readings import read
-from gonogo.policies import Policy, Twin, load_policies, read_policies
+from gonogo.policies import Policy, Twin, load_policies, make_policy, read_policy, read_policy_file
 
 if TYPE_CHECKING:
     import torch
@@ -24,45 +24,44 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|y − r| ≤ atol + rtol·|r|, or a policy of the field."""
+    """What is audited: a policy of the field, or of one's own."""
 
-    atol: float = 0.0
-    rtol: float = 0.0
-    policy: Policy | None = None
-    """Where there is one, the two numbers are not looked at."""
+    policy: Policy
 
     @property
     def name(self) -> str:
         """The tolerance as people read it."""
-        return self.policy.name if self.policy else f"atol={self.atol:g} rtol={self.rtol:g}"
+        return self.policy.name
 
     @classmethod
-    def make(cls, *, atol: float | None, rtol: float | None, policy: str | None) -> Tolerance:
-        """A tolerance of one kind or the other, checked."""
+    def make(
+        cls,
+        *,
+        atol: float | Mapping[str, float] | None = None,
+        rtol: float | Mapping[str, float] | None = None,
+        policy: str | Policy | None = None,
+    ) -> Tolerance:
+        """|y − r| ≤ atol + rtol·|r|, each one number or one by dtype, 0 where it is not given; or a policy.
+
+        A policy is one of the field, by its name, or FILE.toml, or FILE.toml:NAME where the file has several.
+        """
         if policy is not None and (atol is not None or rtol is not None):
             raise InputError("give --policy, or --atol and --rtol, not both")
         if policy is not None:
-            return cls(policy=find_policy(policy))
-        if atol is None or rtol is None:
-            raise InputError("no tolerance: give --atol and --rtol (0 is a value), or --policy")
-        check_tolerance("atol", atol, finite=True)
-        check_tolerance("rtol", rtol, finite=True)
-        return cls(atol, rtol)
+            return cls(policy if isinstance(policy, Policy) else find_policy(policy))
+        if atol is None and rtol is None:
+            raise InputError("no tolerance: give --atol and --rtol, or one of them (the other is 0), or --policy")
+        return cls(make_policy(f"atol={_tell(atol)} rtol={_tell(rtol)}", _by_dtype(atol), _by_dtype(rtol)))
 
     def read(self, bench: Bench, actual: torch.Tensor, expected: torch.Tensor, twin: Twin | None) -> float | None:
         """Worst error in units of what is tolerated; it passes up to 1. None where the policy says nothing."""
-        if self.policy is None:
-            return read(actual, expected, gauge=gauge("policy", atol=self.atol, rtol=self.rtol)).worst
-        dtype = bench.job.case.dtype
-        readings = read_policies(
-            actual, expected, op=bench.op.name, dtype=dtype, reduced_length=bench.reduced_length, twin=twin
-        )
-        return readings[self.policy.name]
+        return read_policy(
+            self.policy, actual, expected, op=bench.op.name, dtype=bench.job.case.dtype,
+            reduced_length=bench.reduced_length, twin=twin,
+        )  # fmt: skip
 
     def allow(self, bench: Bench, magnitudes: Floats, twin: Twin | None) -> Floats | None:
         """What every element may be off by; None where the policy does not say it by element."""
-        if self.policy is None:
-            return self.atol + self.rtol * magnitudes
         dtype = bench.job.case.dtype
         numbers = self.policy.find_numbers(bench.op.name, dtype)
         if numbers is None:
@@ -70,7 +69,7 @@ class Tolerance:
         match self.policy.rule:
             case "allclose":
                 per_element = numbers.get("atol_per_reduced_element", 0.0) * bench.reduced_length
-                return numbers.get("atol", 0.0) + per_element + numbers["rtol"] * magnitudes
+                return numbers.get("atol", 0.0) + per_element + numbers.get("rtol", 0.0) * magnitudes
             case "either":
                 return np.maximum(numbers["atol"], numbers["rtol"] * magnitudes)
             case "roundoff":
@@ -82,9 +81,26 @@ class Tolerance:
         return None
 
 
+def _by_dtype(given: float | Mapping[str, float] | None) -> Mapping[str, float]:
+    if given is None:
+        return {}
+    return given if isinstance(given, Mapping) else {"all": given}
+
+
+def _tell(given: float | Mapping[str, float] | None) -> str:
+    if isinstance(given, Mapping):
+        return ",".join(f"{value:g}" if dtype == "all" else f"{dtype}:{value:g}" for dtype, value in given.items())
+    return f"{given or 0:g}"
+
+
 def find_policy(name: str) -> Policy:
-    """The policy of that name; near names are suggested."""
+    """The policy of that name, or of a TOML file; near names are suggested."""
     known = {policy.name: policy for policy in load_policies()}
-    if name not in known:
-        raise UnknownWord("policy", name, tuple(known))
-    return known[name]
+    if name in known:
+        return known[name]
+    path, _, within = name.rpartition(":") if not name.endswith(".toml") else (name, "", "")
+    if path.endswith(".toml"):
+        if not Path(path).exists():
+            raise InputError(f"there is no file {path}. A policy is one of the field, or a TOML file of your own")
+        return read_policy_file(Path(path), within)
+    raise UnknownWord("policy", name, tuple(known))

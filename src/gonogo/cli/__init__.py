@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import NoReturn
 
 import click
 
 from gonogo._version import __version__
 from gonogo.cli._completion import PROGRAM, VARIABLE, find_shell, install_script, make_script
-from gonogo.cli._parse import show_examples
+from gonogo.cli._output import echo, prepare_streams, print_error
+from gonogo.cli._parse import Commands, Interrupted, show_examples
 from gonogo.cli.audit import audit
 from gonogo.cli.calibrate import calibrate
 from gonogo.cli.check import check
@@ -23,32 +25,20 @@ from gonogo.cli.show import show
 from gonogo.errors import GonogoError
 
 
-class _Commands(click.Group):
-    """Ctrl-C ends any command with 130, where it does not end itself so: click's own code is that of a no-go."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command asked for."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            ctx.exit(130)
-
-
 def _show_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
     if shell is not None and not context.resilient_parsing:
-        click.echo(make_script(context.command, find_shell(shell)))
+        echo(make_script(context.command, find_shell(shell)))
         context.exit()
 
 
 def _install_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
     if shell is not None and not context.resilient_parsing:
-        click.echo(install_script(context.command, find_shell(shell)))
+        echo(install_script(context.command, find_shell(shell)))
         context.exit()
 
 
 @click.group(
-    cls=_Commands,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=show_examples(
         "gonogo check kernel.py:my_softmax --op softmax",
@@ -78,15 +68,28 @@ for command in (audit, calibrate, check, demo, evaluate, ops, reproduce, run, sh
 
 def main() -> None:
     """Entry point: one line and exit code 2 for what gonogo refuses; 3 for a crash, which is no verdict."""
+    prepare_streams()
     try:
-        cli(prog_name=PROGRAM, complete_var=VARIABLE)
+        code = cli.main(prog_name=PROGRAM, complete_var=VARIABLE, standalone_mode=False)
+    except click.ClickException as error:
+        kind = "Interrupted" if isinstance(error, Interrupted) else "Usage"
+        _refuse(kind, error.format_message(), error.exit_code, show=error.show)
     except GonogoError as error:
-        click.echo(f"gonogo: {error}", err=True)
-        sys.exit(2)
+        _refuse(type(error).__name__, str(error), 2)
     except Exception as error:  # noqa: BLE001 - whatever it is, Python would exit with 1, as for a no-go
         if isinstance(error, PermissionError) and error.filename is not None:  # a file that is kept from the user
-            click.echo(f"gonogo: cannot open {error.filename}: {error.strerror}", err=True)
-            sys.exit(2)
+            _refuse("InputError", f"cannot open {error.filename}: {error.strerror}", 2)
         traceback.print_exc()
-        click.echo("gonogo: crashed, which says nothing of the kernel. Please report the lines above", err=True)
-        sys.exit(3)
+        _refuse("Crash", "crashed, which says nothing of the kernel. Please report the lines above", 3)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(kind: str, message: str, code: int, *, show: Callable[[], None] | None = None) -> NoReturn:
+    """Say on stderr why there is no answer, under --json on stdout as well, and end."""
+    if show is None:
+        echo(f"gonogo: {message}", aside=True)
+    else:
+        show()
+    if "--json" in sys.argv[1:]:
+        print_error(kind, message, code)
+    sys.exit(code)

@@ -1,13 +1,62 @@
-"""What commands share before they do anything: words, examples in --help, places to write to, missing packages."""
+"""What commands share before they do anything: options, words, examples, places to write to, missing packages."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import IO, Any
 
+import click
+
+from gonogo.cli._output import echo
 from gonogo.errors import BackendMissing, InputError, suggest
+
+
+class Interrupted(click.ClickException):
+    """Ctrl-C, with what is to be said of it. click's own exit code is that of a no-go."""
+
+    exit_code = 130
+
+    def __init__(self, message: str = "interrupted") -> None:
+        super().__init__(message)
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Say it on stderr."""
+        echo(self.message, aside=True)
+
+
+class Commands(click.Group):
+    """All commands; Ctrl-C ends any of them alike."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
+class WordsOption(click.Option):
+    """An option that takes words, repeated or comma-separated; of its names only the first is shown."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Its line in --help."""
+        record = super().get_help_record(ctx)
+        return record and (record[0].replace("".join(f", {name}" for name in self.opts[1:]), ""), record[1])
+
+
+def words_option(*names: str, metavar: str, **options: Any) -> Callable[[Any], Any]:
+    """An option whose value is a tuple of words; empty where it is not given."""
+
+    def split(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> tuple[str, ...]:
+        words = tuple(dict.fromkeys(word for text in given for word in split_words(text)))
+        if given and not words:
+            raise InputError(f"{parameter.opts[0]} names nothing: give a word, or leave it out")
+        return words
+
+    return click.option(*names, cls=WordsOption, multiple=True, metavar=metavar, callback=split, **options)
 
 
 def split_words(text: str) -> tuple[str, ...]:

@@ -7,72 +7,94 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gonogo.cli._completion import complete_dtype, complete_op, complete_policy
-from gonogo.cli._parse import need_backend, show_examples
-from gonogo.cli._tables import print_json, print_tables
+from gonogo.cli._completion import complete_dtypes, complete_ops, complete_policy
+from gonogo.cli._output import SCHEMA, echo, print_json
+from gonogo.cli._parse import need_backend, show_examples, words_option
+from gonogo.cli._progress import Reporter
+from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, find_ops
 from gonogo.words import find_dtypes, find_op
 
 if TYPE_CHECKING:
-    from gonogo.audit import Tolerance
     from gonogo.records import Columns
 
 DEFAULT_RECORDS = Path("records")
-GET_RECORDS = (
-    "Make some with: gonogo run --out DIR, or get the project's own from its repository; then --records DIR"
-)
 
 
 @click.command(
+    short_help="Is a tolerance any good? Vacuous, too tight, what it catches.",
     epilog=show_examples(
-        "gonogo audit --op softmax --dtype float16 --policy kernelbench --records records",
-        "gonogo audit --op relu --atol 1e-3 --rtol 1e-3 --json",
-    )
+        "gonogo audit --op softmax --dtype float16 --policy kernelbench",
+        "gonogo audit --op relu,softmax --atol float16=1e-3,float32=1e-5 --rtol 1e-3",
+        "gonogo audit --policy mine.toml --markdown",
+    ),
 )
-@click.option("--op", default="", help="Only this op; all by default.", shell_complete=complete_op)
-@click.option("--dtype", default="", help="Only this dtype; all by default.", shell_complete=complete_dtype)
-@click.option("--atol", type=float, help="Absolute tolerance.")
-@click.option("--rtol", type=float, help="Relative tolerance.")
-@click.option("--policy", help="A policy of the field, as in: kernelbench.", shell_complete=complete_policy)
+@words_option(
+    "--op", "--ops", "ops", metavar="OP", help="Only these; all by default. Repeated, or with commas.",
+    shell_complete=complete_ops,
+)  # fmt: skip
+@words_option(
+    "--dtype", "--dtypes", "dtypes", metavar="DTYPE", help="Only these; all by default, in the same way.",
+    shell_complete=complete_dtypes,
+)  # fmt: skip
+@words_option("--atol", metavar="NUMBER", help="Absolute tolerance, 0 if only --rtol is given; or DTYPE=NUMBER,…")
+@words_option("--rtol", metavar="NUMBER", help="Relative tolerance, 0 if only --atol is given; or DTYPE=NUMBER,…")
 @click.option(
-    "--records", type=click.Path(path_type=Path), help="Runs to count in; the folder `records` here by default."
+    "--policy", metavar="NAME", shell_complete=complete_policy,
+    help="A policy of the field, as in: kernelbench; or one of your own: FILE.toml[:NAME].",
+)  # fmt: skip
+@click.option(
+    "--records", type=click.Path(path_type=Path),
+    help="Runs to count in; by default the folder `records` here, and where there is none kernels are run.",
+)  # fmt: skip
+@click.option("--live", is_flag=True, help="Run the op's kernels now, on the CPU, instead of counting in records.")
+@click.option(
+    "--cases",
+    type=click.IntRange(1),
+    default=24,
+    show_default=True,
+    help="Small cases per op and dtype to probe on.",
 )
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def audit(
-    op: str,
-    dtype: str,
-    atol: float | None,
-    rtol: float | None,
+    ops: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    atol: tuple[str, ...],
+    rtol: tuple[str, ...],
     policy: str | None,
     records: Path | None,
+    live: bool,
+    cases: int,
+    view: View,
     as_json: bool,
 ) -> None:
     """Is a tolerance any good? What plainly wrong outputs pass it, whether correct ones fail, what it catches."""
-    from gonogo.audit import CASES, CASES_OF_MANY, Tolerance, audit_tolerance, make_table
+    from gonogo.audit import Tolerance, audit_tolerance, make_table
     from gonogo.records import find_runs
 
-    tolerance = Tolerance.make(atol=atol, rtol=rtol, policy=policy)
-    dtypes = find_dtypes(dtype or DTYPES)
-    ops = [find_op(op)] if op else find_ops()
+    tolerance = Tolerance.make(
+        atol=_parse_numbers("--atol", atol), rtol=_parse_numbers("--rtol", rtol), policy=policy
+    )
+    chosen_dtypes = find_dtypes(dtypes or DTYPES)
+    chosen_ops = [find_op(op) for op in ops] or find_ops()
+    if live and records is not None:
+        raise InputError("--live runs kernels, and --records counts in runs: leave one of them out")
     find_runs([] if records is None else [records])
     with need_backend("gonogo audit"):
         import torch  # noqa: F401  for the references; better said now than halfway
-    columns = _load(tolerance, records)
-    cases = CASES if op else CASES_OF_MANY
-    if columns is None and not op:
-        click.echo(f"running the kernels of {len(ops)} ops, which takes minutes; one is quick: --op OP", err=True)
-    audits = list(audit_tolerance(tolerance, ops, dtypes, columns, cases=cases))
-    if columns is None:
-        counted = (
-            f"{cases} small cases per dtype, run now on the CPU: records hold no |expected|, so they cannot decide "
-            "a tolerance with rtol above 0. Triton's interpreter runs no bfloat16"
-        )
-    else:
-        counted = f"{len(columns):,} records of {', '.join(columns.runs)}"
+    columns = None if live else _load(records)
+    with Reporter("cases") as reporter:
+        audits = list(
+            audit_tolerance(
+                tolerance, chosen_ops, chosen_dtypes, columns, cases=cases, report=reporter.report
+            )
+        )  # fmt: skip
+    counted = _tell_counted(columns, cases)
     if as_json:
         print_json({
-            "schema": 1, "tolerance": tolerance.name, "cases": cases, "counted_in": counted,
+            "schema": SCHEMA, "tolerance": tolerance.name, "cases": cases, "counted_in": counted,
             "audits": [result.to_dict() for result in audits],
         })  # fmt: skip
         return
@@ -81,19 +103,40 @@ def audit(
         "the mean of the expected output and the input itself, only cases where gonogo says no-go. Vacuous: one "
         "of them passes. Below ½ ULP: share of elements that may be off by less than rounding alone. Faults: "
         "identical to the control's bits; sub-rounding, off by what two roundings may be; manifest, by more. "
-        "gonogo's limit is for contract float32."
+        "Not decided: records whose readings do not tell, for they hold no expected values. gonogo's limit is for "
+        "contract float32."
     )
-    print_tables([make_table(audits, note)])
+    print_tables([make_table(audits, note)], view)
 
 
-def _load(tolerance: Tolerance, records: Path | None) -> Columns | None:
-    """Records where they decide; None where kernels must be run."""
-    from gonogo.audit import decides
+def _parse_numbers(option: str, texts: tuple[str, ...]) -> float | dict[str, float] | None:
+    """One number for all dtypes, or one by dtype; None where nothing was given."""
+    numbers: dict[str, float] = {}
+    for text in texts:
+        word, equals, number = text.rpartition("=")
+        dtype = find_dtypes(word)[0] if equals else "all"
+        try:
+            value = float(number)
+        except ValueError:
+            raise InputError(f"{option} {text!r} is neither a number nor DTYPE=NUMBER") from None
+        if dtype in numbers:
+            raise InputError(f"{option} is given twice for {'all dtypes' if dtype == 'all' else dtype}")
+        numbers[dtype] = value
+    return numbers["all"] if list(numbers) == ["all"] else numbers or None
+
+
+def _load(records: Path | None) -> Columns | None:
+    """Records to count in; None where there are none, and kernels must be run."""
+    from gonogo.audit import NEEDED
     from gonogo.records import load_columns
 
-    if not decides(tolerance):
-        return None
     if records is None and not DEFAULT_RECORDS.is_dir():
-        raise InputError(f"no records: there is no folder {DEFAULT_RECORDS} here. {GET_RECORDS}")
-    wanted = {"absolute", "deterministic", "v_abft", "signal", "bits_equal", "exceeds"}
-    return load_columns([records or DEFAULT_RECORDS], wanted=wanted)
+        echo(f"no folder {DEFAULT_RECORDS} here: running the ops' own kernels on the CPU instead", aside=True)
+        return None
+    return load_columns([records or DEFAULT_RECORDS], wanted=NEEDED)
+
+
+def _tell_counted(columns: Columns | None, cases: int) -> str:
+    if columns is None:
+        return f"{cases} small cases per dtype, run now on the CPU, where Triton's interpreter runs no bfloat16"
+    return f"{len(columns):,} records of {', '.join(columns.runs)}"

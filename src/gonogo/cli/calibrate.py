@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,17 +11,35 @@ import click
 from click.core import ParameterSource
 
 from gonogo.cli._completion import complete_gauge, complete_ops, complete_rule
-from gonogo.cli._parse import check_recorded, prepare_file, show_examples, split_words, write_to
-from gonogo.cli._tables import print_json, print_tables
+from gonogo.cli._output import SCHEMA, echo, print_json
+from gonogo.cli._parse import check_recorded, prepare_file, show_examples, words_option, write_to
+from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.errors import InputError
+from gonogo.limits.changes import (
+    KINDS,
+    Change,
+    Merged,
+    count_changes,
+    diff_limits,
+    merge_limits,
+    tell_changes,
+)
+from gonogo.limits.lock import Provenance, note_devices, write_lock
+from gonogo.table import Table
 from gonogo.words import find_words
 
 if TYPE_CHECKING:
+    from gonogo.evaluate.score import Method
     from gonogo.limits import Limit
+    from gonogo.records import Columns
 
 
 @click.command(
-    epilog=show_examples("gonogo calibrate records -o gonogo.lock", "gonogo calibrate records --diff gonogo.lock")
+    short_help="Make limits from runs, and merge them into a lock file.",
+    epilog=show_examples(
+        "gonogo calibrate records -o gonogo.lock",
+        "gonogo calibrate records --diff gonogo.lock --fail-on loosened",
+    ),
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
@@ -38,71 +58,150 @@ if TYPE_CHECKING:
     shell_complete=complete_rule,
 )
 @click.option("--parameter", "-p", multiple=True, help="Of the rule, as in: -p margin=2. Repeatable.")
-@click.option("--ops", default="", help="Comma-separated; all by default.", shell_complete=complete_ops)
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("gonogo.lock"), show_default=True)
+@words_option(
+    "--op", "--ops", "ops", metavar="OP", help="Only these; all by default. Repeated, or with commas.",
+    shell_complete=complete_ops,
+)  # fmt: skip
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), default=Path("gonogo.lock"), show_default=True,
+    help="Lock file to write, or to merge into.",
+)  # fmt: skip
+@click.option("--replace", is_flag=True, help="Lose limits of --out that these runs do not make anew.")
 @click.option("--diff", "old", type=click.Path(path_type=Path), help="Compare with this lock file; write nothing.")
+@words_option(
+    "--fail-on", metavar="CHANGE", help="Exit code 1 where a limit is new, tightened, loosened or gone.",
+)  # fmt: skip
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def calibrate(
     runs: tuple[Path, ...],
     gauge: str,
     rule_name: str,
     parameter: tuple[str, ...],
-    ops: str,
+    ops: tuple[str, ...],
     out: Path,
+    replace: bool,
     old: Path | None,
+    fail_on: tuple[str, ...],
+    view: View,
     as_json: bool,
 ) -> None:
-    """Make limits from the controls of RUNS (run directories, or folders of them)."""
-    from gonogo._version import __version__
-    from gonogo.evaluate.groups import Rows
-    from gonogo.evaluate.score import Method, calibrate_with_universal
+    """Make limits from the controls of RUNS (run directories, or folders of them).
+
+    They are merged into the lock file: limits that RUNS say nothing of stay as they are, and every change is named.
+    """
+    from gonogo.evaluate.score import Method
     from gonogo.limits import GAUGES
-    from gonogo.limits.lock import read_lock, write_lock
+    from gonogo.limits.lock import read_lock
     from gonogo.limits.rules import rule, rule_names
     from gonogo.records import find_distinct_runs, load_columns
 
-    if old is not None and click.get_current_context().get_parameter_source("out") is ParameterSource.COMMANDLINE:
+    context = click.get_current_context()
+    if old is not None and context.get_parameter_source("out") is ParameterSource.COMMANDLINE:
         raise InputError("--diff writes nothing, so -o has no use beside it. Leave one of them out")
+    if old is not None and replace:
+        raise InputError("--diff writes nothing, so --replace has no use beside it. Leave one of them out")
     find_words("gauge", gauge, GAUGES)
     find_words("rule", rule_name, rule_names())
+    if fail_on:
+        find_words("change", fail_on, KINDS)
     method = Method("", gauge, rule(rule_name, **_parse_parameters(parameter)))
     find_distinct_runs(runs)  # says what is none, or counts twice, before a folder is made
-    before = None if old is None else read_lock(old)[0]
-    if before is None:
+    if old is None:
         prepare_file(out)
+    standing, provenance = read_lock(old or out) if old or out.exists() else ([], {})
     columns = load_columns(runs, wanted={"absolute", gauge})  # the one tells where a format overflows
-    wanted = set(split_words(ops))
-    check_recorded("op", sorted(wanted), columns.names["op"])
-    made = [limit for limit in calibrate_with_universal(Rows(columns), method) if not wanted or limit.op in wanted]
-    limits = [limit for limit in made if not limit.is_vacuous]
+    check_recorded("op", ops, columns.names["op"])
+    made = _make_limits(columns, method, ops)
+    if old is not None:
+        compared = [limit for limit in standing if not ops or limit.op in ops]
+        changes = diff_limits(compared, made.limits)
+        either = len(made.limits) + sum(change.after is None for change in changes)
+        _print_changes(changes, either, old, view, as_json)
+    else:
+        written = _merge(standing, made.limits, out, replace=replace)
+        with write_to(out):
+            write_lock(out, written.limits, _make_provenance(written, provenance, columns))
+        changes = diff_limits(standing, written.limits)
+        _print_written(written, changes, made, out, len(columns), method, as_json)
+    sys.exit(1 if any(change.kind in fail_on for change in changes) else 0)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The limits of some runs."""
+
+    limits: list[Limit]
+    left_out: int
+    """Limits that would let errors pass that are no rounding."""
+
+
+def _make_limits(columns: Columns, method: Method, ops: tuple[str, ...]) -> _Made:
+    from gonogo.evaluate.groups import Rows
+    from gonogo.evaluate.score import calibrate_with_universal
+
+    made = [limit for limit in calibrate_with_universal(Rows(columns), method) if not ops or limit.op in ops]
     for limit in made:
         if limit.is_vacuous:
-            click.echo(_tell_vacuous(limit), err=True)
+            echo(_tell_vacuous(limit), aside=True)
+    limits = [limit for limit in made if not limit.is_vacuous]
     if not limits:
         raise InputError(
             "no group of controls has enough sound records for this rule. Run more cases with: gonogo run"
         )
-    if before is not None:
-        _print_changes([limit for limit in before if not wanted or limit.op in wanted], limits, as_json)
-        return
-    provenance: dict[str, str | int] = {
-        "gonogo": __version__,
-        "devices": ", ".join(sorted(set(columns.devices))),
-        "runs": ", ".join(columns.runs),
-        "records": len(columns),
-    }
-    with write_to(out):
-        write_lock(out, limits, provenance)
+    return _Made(limits, len(made) - len(limits))
+
+
+def _merge(standing: list[Limit], fresh: list[Limit], out: Path, *, replace: bool) -> Merged:
+    """Fresh limits among those of the lock file; refused where some would be lost that nobody asked to lose."""
+    if replace:
+        return Merged(fresh, kept=[], lost=[])
+    merged = merge_limits(standing, fresh)
+    if merged.lost:
+        listed = ", ".join(sorted({f"{limit.op} ({limit.contract})" for limit in merged.lost}))
+        raise InputError(
+            f"{out} already has limits of another kind for {listed}: one for all kernels where these are for one "
+            "each, or the other way round, and verdicts need one. Nothing was written. Lose those in the file: "
+            "--replace. Keep both: -o ANOTHER.lock"
+        )
+    return merged
+
+
+def _make_provenance(written: Merged, provenance: Provenance, columns: Columns) -> Provenance:
+    """Of this calibration; of earlier ones what their limits that are kept still need."""
+    from gonogo._version import __version__
+
+    devices = dict(zip(columns.runs, columns.devices, strict=True))
+    facts = note_devices(written.limits, provenance if written.kept else {}, devices)
+    facts |= {"gonogo": __version__, "runs": ", ".join(columns.runs), "records": len(columns)}
+    if written.kept:  # how many records these are from is not known any more
+        del facts["records"]
+        facts["runs"] = ", ".join(dict.fromkeys(run for limit in written.limits for run in limit.runs))
+    return facts
+
+
+def _print_written(
+    written: Merged, changes: list[Change], made: _Made, out: Path, records: int, method: Method, as_json: bool
+) -> None:
+    rule_name = method.rule.name
     if as_json:
         print_json({
-            "lock": str(out), "limits": len(limits), "universal": sum(limit.is_universal for limit in limits),
-            "left_out": len(made) - len(limits), "records": len(columns), "gauge": gauge, "rule": rule_name
+            "schema": SCHEMA, "lock": str(out), "limits": len(made.limits),
+            "universal": sum(limit.is_universal for limit in made.limits), "left_out": made.left_out,
+            "records": records, "gauge": method.gauge, "rule": rule_name, "kept": len(written.kept),
+            "changes": _list_changes(changes),
         })  # fmt: skip
-    else:
-        click.echo(f"{_tell_written(limits, gauge, rule_name)} in {out}")
+        return
+    kept = len(written.kept)
+    echo(f"{_tell_made(made.limits, method.gauge, rule_name)} in {out}: {count_changes(changes, written.limits)}")
+    for line in tell_changes(changes):
+        echo(line)
+    if kept:
+        plural = "" if kept == 1 else "s"
+        echo(f"kept {kept} limit{plural} that these runs do not make anew; to lose them: --replace")
 
 
-def _tell_written(limits: list[Limit], gauge: str, rule_name: str) -> str:
+def _tell_made(limits: list[Limit], gauge: str, rule_name: str) -> str:
     """How many limits of which kind: those of the rule, and universal ones beside them."""
     asked_for = [limit for limit in limits if limit.rule == rule_name]
     beside = len(limits) - len(asked_for)
@@ -118,18 +217,22 @@ def _tell_vacuous(limit: Limit) -> str:
     )
 
 
-def _print_changes(before: list[Limit], after: list[Limit], as_json: bool) -> None:
-    from gonogo.evaluate.table import Table
-    from gonogo.limits.lock import diff_limits
-
-    changes = diff_limits(before, after)
-    lines = [(c.op, c.contract, c.kernel, c.dtype, c.before, c.after, c.kind) for c in changes]
-    names = ("op", "contract", "kernel", "dtype", "before", "after", "change")
+def _print_changes(changes: list[Change], either: int, lock: Path, view: View, as_json: bool) -> None:
     if as_json:
-        print_json([dict(zip(names, line, strict=True)) for line in lines])
-    else:
-        either = len(after) + sum(change.after is None for change in changes)
-        print_tables([Table(f"{len(lines)} of {either} limits changed", names, lines)])
+        counts = {kind: sum(change.kind == kind for change in changes) for kind in KINDS}
+        print_json({
+            "schema": SCHEMA, "lock": str(lock), "limits": either, "counts": counts,
+            "changes": _list_changes(changes),
+        })  # fmt: skip
+        return
+    lines = [(c.op, c.contract, c.kernel, c.dtype, c.before, c.after, c.kind) for c in changes]
+    title = f"{len(lines)} of {either} limits changed"
+    columns = ("op", "contract", "kernel", "dtype", "before", "after", "change")
+    print_tables([Table(title, columns, lines, essential=("op", "contract", "before", "after", "change"))], view)
+
+
+def _list_changes(changes: list[Change]) -> list[dict[str, object]]:
+    return [asdict(change) | {"change": change.kind} for change in changes]
 
 
 def _parse_parameters(texts: tuple[str, ...]) -> dict[str, float]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from gonogo.cases import parse_case
 from gonogo.cli._completion import complete_device, complete_dtypes, complete_op
-from gonogo.cli._parse import need_backend, show_examples, split_words
-from gonogo.cli._tables import print_json
-from gonogo.cli.run import Reporter
+from gonogo.cli._output import echo, print_json
+from gonogo.cli._parse import Interrupted, need_backend, show_examples, words_option
+from gonogo.cli._progress import Reporter, report_records
+from gonogo.cli._tables import fill, find_room
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES
 from gonogo.user.kernel_file import find_kernel
@@ -25,24 +26,28 @@ if TYPE_CHECKING:
     from gonogo.verdict.judge import Verdict
 
 SHOWN_FAILURES = 5
+NAME_WIDTH = 14
+"""Of what stands before a line's text."""
 
 
 @click.command(
+    short_help="Judge a kernel file, isolated: go or no-go.",
     epilog=show_examples(
-        "gonogo check kernel.py:my_softmax --op softmax --dtypes float16",
+        "gonogo check kernel.py:my_softmax --op softmax --dtype float16",
         "gonogo check kernel.py:my_norm --op-file ops.py:NORM",
-        "gonogo check kernel.py:my_softmax --op softmax --only softmax:f16:1x1x3:c:uniform:4",
-    )
+        "gonogo check kernel.py --op softmax --only softmax:f16:1x1x3:c:uniform:4",
+    ),
 )
 @click.argument("target", metavar="FILE[:FUNC]")
-@click.option("--op", shell_complete=complete_op, help="The op it implements: one of gonogo ops.")
+@click.option("--op", metavar="OP", shell_complete=complete_op, help="The op it implements: one of gonogo ops.")
 @click.option(
     "--op-file", metavar="OPFILE[:NAME]",
     help="An op of your own instead: a gonogo.Op, or a reference beside draw(seed, dtype). The file is run.",
 )  # fmt: skip
-@click.option(
-    "--dtypes", default=",".join(DTYPES), show_default=True, shell_complete=complete_dtypes, help="Comma-separated."
-)
+@words_option(
+    "--dtype", "--dtypes", "dtypes", metavar="DTYPE", shell_complete=complete_dtypes,
+    help="Only these; all that the op takes by default. Repeated, or with commas.",
+)  # fmt: skip
 @click.option("--cases", default=24, show_default=True, help="Cases per dtype.")
 @click.option("--seed", default=0, show_default=True, help="Another seed is another set of cases.")
 @click.option(
@@ -66,7 +71,7 @@ def check(
     target: str,
     op: str | None,
     op_file: str | None,
-    dtypes: str,
+    dtypes: tuple[str, ...],
     cases: int,
     seed: int,
     contract: str | None,
@@ -92,23 +97,22 @@ def check(
         raise click.UsageError("name the op that it implements: --op OP, or one of your own by --op-file FILE:NAME")
     find_contract(contract)
     known = find_op_file(op_file) if op_file is not None else find_op(str(op))
-    said = click.get_current_context().get_parameter_source("dtypes") is ParameterSource.COMMANDLINE
-    if only and said and parse_case(only, known).dtype not in find_dtypes(split_words(dtypes)):
-        raise InputError(f"--only {only} is not among --dtypes {dtypes}: leave --dtypes out")
+    if only and dtypes and parse_case(only, known).dtype not in find_dtypes(dtypes):
+        raise InputError(f"--only {only} is not among --dtype {','.join(dtypes)}: leave --dtype out")
     kernel = find_kernel(target, known.name)
     with need_backend("gonogo check"):
         from gonogo.campaign import Allowance
         from gonogo.user.isolated import check_file
     try:
-        with Reporter(sys.stderr.isatty()) as reporter:
+        with Reporter() as reporter:
             file_verification = check_file(
-                kernel, known, contract=contract, dtypes=split_words(dtypes), cases=cases, seed=seed, device=device,
+                kernel, known, contract=contract, dtypes=dtypes or DTYPES, cases=cases, seed=seed, device=device,
                 lock=lock, allowance=Allowance(timeout_s, memory_gb * 2**30),
-                suspects="fail" if strict else "rerun", only=only, record=record, report=reporter.report,
+                suspects="fail" if strict else "rerun", only=only, record=record,
+                report=partial(report_records, reporter),
             )  # fmt: skip
     except KeyboardInterrupt:  # not by click, whose exit code is that of a no-go
-        click.echo("interrupted: no verdict", err=True)
-        sys.exit(130)
+        raise Interrupted("interrupted: no verdict") from None
     if as_json:
         print_json(file_verification.to_dict())
     else:
@@ -135,17 +139,29 @@ def _print(file_verification: FileVerification) -> None:
     also = [("also", f"{failure.case}: {_tell(failure.verdict)}") for failure in others[: SHOWN_FAILURES - 1]]
     if len(others) >= SHOWN_FAILURES:
         also.append(("", f"and {len(others) - SHOWN_FAILURES + 1} more; all of them: --json"))
-    click.echo(f"{kernel.path.name}:{kernel.function} as {verification.op}: {verification.decision}")
+    echo(f"{kernel.path.name}:{kernel.function} as {verification.op}: {verification.decision}")
     _print_lines(lines)
     for line in tell_verification(verification):
-        click.echo(line)
+        _print_line(line)
     _print_lines(also)
 
 
 def _print_lines(lines: list[tuple[str, str]]) -> None:
     for name, text in lines:
         if text:
-            click.echo(f"  {name:<11} {text}")
+            _print_line(f"  {name:<11} {text}")
+
+
+def _print_line(line: str) -> None:
+    """A name and a text; where the terminal has no room for it, in lines below each other."""
+    room, indent = find_room(), " " * NAME_WIDTH
+    if room is None or len(line) <= room:
+        echo(line)
+    elif line.lstrip().startswith("replay"):  # to be pasted, so that it is broken as a shell takes it
+        command = fill(line[NAME_WIDTH:], start=line[:NAME_WIDTH], indent=f"{indent}  ", less=2)
+        echo(command.replace("\n", " \\\n"))
+    else:
+        echo(fill(line[NAME_WIDTH:], start=line[:NAME_WIDTH], indent=indent))
 
 
 def _tell(verdict: Verdict) -> str:

@@ -9,13 +9,15 @@ import click
 import numpy as np
 
 from gonogo.cli._completion import DEVICES
+from gonogo.cli._output import SCHEMA, print_json
 from gonogo.cli._parse import show_examples
-from gonogo.cli._tables import make_console, print_json
+from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.errors import BackendMissing, InputError
 from gonogo.instrument.gauges import gauge
 from gonogo.instrument.readings import read
 from gonogo.instrument.running_error import error_scale
 from gonogo.instrument.stats import measure
+from gonogo.table import Table
 
 if TYPE_CHECKING:
     import torch
@@ -30,17 +32,21 @@ TOLERANCES = {
 GAUGES = ("absolute", "magnitude", "ulp", "bound")
 
 
-@click.command(epilog=show_examples("gonogo demo --device cpu --json"))
+@click.command(
+    short_help="A right softmax and a wrong one, measured.",
+    epilog=show_examples("gonogo demo", "gonogo demo --device cpu --json"),
+)
 @click.option("--device", type=click.Choice(DEVICES), default="auto", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-def demo(device: str, as_json: bool) -> None:
+@table_options
+def demo(device: str, as_json: bool, view: View) -> None:
     """Measure torch's softmax, and one that leaves the last column out of its sum, against float64."""
     chosen = _choose_device(device)
     rows = [_measure_kernel(kernel, name, chosen) for name in TOLERANCES for kernel in (softmax, softmax_short_sum)]
     if as_json:
-        print_json({"schema": 1, "device": chosen, "shape": SHAPE, "rows": rows})
+        print_json({"schema": SCHEMA, "device": chosen, "shape": SHAPE, "rows": rows})
     else:
-        _print_tables(rows, chosen)
+        print_tables(_make_tables(rows, chosen), view)
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
@@ -90,41 +96,28 @@ def _measure_kernel(kernel: Callable[[torch.Tensor], torch.Tensor], name: str, d
     }
 
 
-def _format(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
-
-
-def _print_tables(rows: list[dict[str, Any]], device: str) -> None:
-    from rich.table import Table
-
-    console = make_console()
-    stats = Table(title=f"ErrorStats of softmax {SHAPE[0]}×{SHAPE[1]} on {device} against its float64 reference")
-    stats.add_column("kernel")
-    stats.add_column("dtype")
-    for field in rows[0]["stats"]:
-        stats.add_column(
-            field.removesuffix("_abs") if field.startswith("p") else field, justify="right", no_wrap=True
-        )
-    readings = Table(title="Worst element in each gauge; bias is the mean signed error in `bound` units × √n")
-    for column in ("kernel", "dtype"):
-        readings.add_column(column)
-    for column in (*GAUGES, "bound at", "bias", "assert_close"):
-        readings.add_column(column, justify="right")
-    for row in rows:
-        stats.add_row(row["kernel"], row["dtype"], *(_format(value) for value in row["stats"].values()))
-        bound = row["readings"]["bound"]
-        readings.add_row(
-            row["kernel"],
-            row["dtype"],
-            *(f"{row['readings'][g]['worst']:.3g}" for g in GAUGES),
-            str(tuple(bound["index"])),
-            f"{bound['bias']:.3g}",
-            "passes" if row["assert_close"]["worst"] <= 1 else "fails",
-        )
-    console.print(stats)
-    console.print(readings)
-    console.print(
-        "bound: distance from the reference to the rounding cell of the output, over u·S, the first-order error\n"
-        "a kernel that accumulates in float32 may make. A correct one reads about 1 or less in every format;\n"
-        "assert_close, with torch.testing's default tolerances, may not notice the fault that bound shows."
+def _make_tables(rows: list[dict[str, Any]], device: str) -> list[Table]:
+    stats_columns = [field.removesuffix("_abs") if field.startswith("p") else field for field in rows[0]["stats"]]
+    stats = Table(
+        f"ErrorStats of softmax {SHAPE[0]}×{SHAPE[1]} on {device} against its float64 reference",
+        ("kernel", "dtype", *stats_columns),
+        [(row["kernel"], row["dtype"], *row["stats"].values()) for row in rows],
+        essential=("kernel", "dtype", "num_exceeding", "max_abs", "p99", "max_ulp"),
     )
+    lines = []
+    for row in rows:
+        bound = row["readings"]["bound"]
+        lines.append((
+            row["kernel"], row["dtype"], *(row["readings"][g]["worst"] for g in GAUGES), str(tuple(bound["index"])),
+            bound["bias"], "passes" if row["assert_close"]["worst"] <= 1 else "fails",
+        ))  # fmt: skip
+    readings = Table(
+        "Worst element in each gauge; bias is the mean signed error in `bound` units × √n",
+        ("kernel", "dtype", *GAUGES, "bound at", "bias", "assert_close"),
+        lines,
+        "bound: distance from the reference to the rounding cell of the output, over u·S, the first-order error a "
+        "kernel that accumulates in float32 may make. A correct one reads about 1 or less in every format; "
+        "assert_close, with torch.testing's default tolerances, may not notice the fault that bound shows.",
+        ("kernel", "dtype", "absolute", "ulp", "bound", "assert_close"),
+    )
+    return [stats, readings]

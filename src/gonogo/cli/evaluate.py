@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gonogo.cli._completion import complete_distribution, complete_dtype, complete_holdout, complete_op
-from gonogo.cli._parse import check_recorded, show_examples
-from gonogo.cli._tables import print_json, print_tables
+from gonogo.cli._completion import complete_distributions, complete_dtypes, complete_holdout, complete_ops
+from gonogo.cli._output import echo, print_json
+from gonogo.cli._parse import check_recorded, show_examples, words_option
+from gonogo.cli._tables import View, print_tables, table_options
+from gonogo.errors import InputError
 from gonogo.words import find_dtypes, find_words
+
+if TYPE_CHECKING:
+    from gonogo.evaluate import Rows
+    from gonogo.table import Table
+
+EVALUATION_SCHEMA = 2
+"""1 had shares as texts, and of drift a table."""
 
 
 @click.command(
+    short_help="What every tolerance catches, and how often it cries wolf.",
     epilog=show_examples(
         "gonogo evaluate records --op softmax --dtype float16",
         "gonogo evaluate records/h200-* --holdout shape",
-        "gonogo evaluate --drift records/h200-1 records/h200-2",
-    )
+        "gonogo evaluate --drift records/h200-1 records/h200-2 --fail-on drift",
+    ),
 )
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
@@ -27,11 +40,17 @@ from gonogo.words import find_dtypes, find_words
     help="none, run, implementation, distribution, shape, op, device.",
     shell_complete=complete_holdout,
 )
-@click.option("--op", default="", help="Only this op.", shell_complete=complete_op)
-@click.option("--dtype", default="", help="Only this dtype.", shell_complete=complete_dtype)
-@click.option(
-    "--distribution", default="", help="Only this distribution of values.", shell_complete=complete_distribution
+@words_option(
+    "--op", "--ops", "ops", metavar="OP", help="Only these. Repeated, or with commas.", shell_complete=complete_ops
 )
+@words_option(
+    "--dtype", "--dtypes", "dtypes", metavar="DTYPE", help="Only these, in the same way.",
+    shell_complete=complete_dtypes,
+)  # fmt: skip
+@words_option(
+    "--distribution", "--distributions", "distributions", metavar="NAME", shell_complete=complete_distributions,
+    help="Only these distributions of values.",
+)  # fmt: skip
 @click.option("--every-method", is_flag=True, help="Every gauge with every rule.")
 @click.option(
     "--tables",
@@ -44,28 +63,29 @@ from gonogo.words import find_dtypes, find_words
 @click.option(
     "--drift", nargs=2, type=click.Path(path_type=Path), help="Two sets of runs: do the limits of the first hold?"
 )
+@click.option(
+    "--fail-on", type=click.Choice(["drift"]), help="With --drift: exit code 1 where some limit does not hold."
+)
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def evaluate(
     runs: tuple[Path, ...],
     holdout: str,
-    op: str,
-    dtype: str,
-    distribution: str,
+    ops: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    distributions: tuple[str, ...],
     every_method: bool,
     tables: bool,
     sweep: bool,
     drift: tuple[Path, Path] | None,
+    fail_on: str | None,
+    view: View,
     as_json: bool,
 ) -> None:
     """Score gonogo's limits, the paper's rule and the field's policies on RUNS, or folders of runs."""
-    from gonogo.errors import InputError
-    from gonogo.evaluate import Rows, filter_columns, make_non_finite_table
-    from gonogo.evaluate import evaluate as score
-    from gonogo.evaluate.drift import make_drift
+    from gonogo.evaluate import Rows, filter_columns
     from gonogo.evaluate.folds import HOLDOUTS
-    from gonogo.evaluate.paper_tables import make_curve, make_headline, make_recall, make_tightening
     from gonogo.evaluate.score import default_methods, list_needed
-    from gonogo.evaluate.sweep import make_sweep
     from gonogo.records import find_runs, load_columns
     from gonogo.records.columns import EVERYTHING
 
@@ -73,48 +93,67 @@ def evaluate(
         needed = list_needed(default_methods(holdout), holdout, beside_controls=tables)
         wanted = set(EVERYTHING) - {"number"} | needed if every_method or sweep else needed
         columns = load_columns(paths, wanted=wanted)
-        for name, word in (("op", op), ("dtype", dtype), ("distribution", distribution)):
-            check_recorded(name, [word] if word else [], columns.names[name])
-        return Rows(filter_columns(columns, op=op, dtype=dtype, distribution=distribution))
+        for name, words in (("op", ops), ("dtype", dtypes), ("distribution", distributions)):
+            check_recorded(name, words, columns.names[name])
+        return Rows(filter_columns(columns, op=ops, dtype=dtypes, distribution=distributions))
 
     find_words("hold-out", holdout, HOLDOUTS)
-    dtype = find_dtypes(dtype)[0] if dtype else ""
+    dtypes = find_dtypes(dtypes) if dtypes else ()
+    if fail_on and not drift:
+        raise InputError("--fail-on drift goes with --drift BEFORE AFTER")
+    if drift and runs:
+        raise InputError(f"--drift compares two sets of runs, and takes no third: leave out {runs[0]}")
     find_runs([*runs, *(drift or ())])  # all of them, before any is read
     if drift:
-        all_tables = [make_drift(load((drift[0],)), load((drift[1],)), default_methods()[0])]
-        result = {}
-    else:
-        if not runs:
-            raise InputError("no runs given. Example: gonogo evaluate records")
-        rows = load(runs)
-        evaluation = score(rows.columns, holdout, every_method=every_method)
-        all_tables, result = evaluation.to_tables(), evaluation.to_dict()
-        scores = {method_score.name: method_score for method_score in evaluation.scores}
-        if tables:
-            all_tables += [
-                evaluation.to_recall_table(),
-                make_headline(rows),
-                make_tightening(rows),
-                make_recall(rows, scores),
-                make_curve(rows, scores),
-            ]
-            all_tables.append(make_non_finite_table(rows))
-        if sweep:
-            all_tables.append(make_sweep(rows, holdout))
-    if as_json:
-        extra = {
-            t.title: [dict(zip(t.columns, map(_plain, row), strict=True)) for row in t.rows]
-            for t in (all_tables if drift else all_tables[len(evaluation.to_tables()) :])
-        }
-        print_json(result | ({"schema": 1, "tables": extra} if extra else {}))
+        _print_drift(load((drift[0],)), load((drift[1],)), fail_on is not None, view, as_json)
         return
-    print_tables(all_tables)
+    if not runs:
+        raise InputError("no runs given. Example: gonogo evaluate records")
+    _print_scores(load(runs), holdout, every_method, tables, sweep, view, as_json)
 
 
-def _plain(cell: object) -> object:
-    """A cell of a table as JSON holds it; a share of nothing is null."""
-    from gonogo.evaluate.table import Share
+def _print_scores(
+    rows: Rows, holdout: str, every_method: bool, tables: bool, sweep: bool, view: View, as_json: bool
+) -> None:
+    from gonogo.evaluate import evaluate as score
+    from gonogo.evaluate import make_non_finite_table
+    from gonogo.evaluate.paper_tables import make_curve, make_headline, make_recall, make_tightening
+    from gonogo.evaluate.sweep import make_sweep
 
-    if isinstance(cell, Share) and not cell.whole:
-        return None
-    return cell if cell is None or isinstance(cell, int | float | str) else str(cell)
+    evaluation = score(rows.columns, holdout, every_method=every_method)
+    scores = {method_score.name: method_score for method_score in evaluation.scores}
+    more: list[Table] = []
+    if tables:
+        more += [
+            evaluation.to_recall_table(),
+            make_headline(rows),
+            make_tightening(rows),
+            make_recall(rows, scores),
+            make_curve(rows, scores),
+            make_non_finite_table(rows),
+        ]
+    if sweep:
+        more.append(make_sweep(rows, holdout))
+    if as_json:
+        extra = {"tables": {table.title: table.to_dicts() for table in more}} if more else {}
+        print_json(evaluation.to_dict() | {"schema": EVALUATION_SCHEMA} | extra)
+    else:
+        print_tables([*evaluation.to_tables(), *more], view)
+
+
+def _print_drift(before: Rows, after: Rows, fails: bool, view: View, as_json: bool) -> None:
+    from gonogo.evaluate.drift import find_drift, make_drift_table
+    from gonogo.evaluate.score import default_methods
+
+    method = default_methods()[0]
+    drifts = find_drift(before, after, method)
+    broken = sum(not drift.holds for drift in drifts)
+    if as_json:
+        print_json({
+            "schema": EVALUATION_SCHEMA, "gauge": method.gauge, "rule": method.rule.name, "groups": len(drifts),
+            "not_holding": broken, "drift": [asdict(drift) | {"holds": drift.holds} for drift in drifts],
+        })  # fmt: skip
+    else:
+        print_tables([make_drift_table(drifts, method.gauge)], view)
+        echo(f"{broken} of {len(drifts)} limits do not hold")
+    sys.exit(1 if fails and broken else 0)

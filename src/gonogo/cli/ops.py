@@ -1,76 +1,112 @@
-"""gonogo ops: the ops there are and every kernel of each; of those named, what they compute, too."""
+"""gonogo ops: the ops there are, a line each; of those named, what they compute and every kernel."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import indent
 
 import click
-from rich.table import Table
-from rich.text import Text
 
-from gonogo.cli._completion import complete_op
-from gonogo.cli._parse import show_examples
-from gonogo.cli._tables import make_console, print_json
+from gonogo.cli._completion import complete_op, complete_ops
+from gonogo.cli._output import SCHEMA, echo, print_json
+from gonogo.cli._parse import show_examples, words_option
+from gonogo.cli._tables import View, fill, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.ops import InFolder, Input, Op, add_folder, get_op, import_op, op_names
+from gonogo.table import Table
 from gonogo.words import find_op
 
 KINDS = {"values": "", "index": " (integers below {below})", "int8": " (int8)", "scale": " (factors above 0)"}
 """What an input holds, where it is not the case's values."""
 
 
-@click.command(epilog=show_examples("gonogo ops softmax rmsnorm", "gonogo ops --json"))
+@click.command(
+    short_help="List the ops, or all there is to know of some.",
+    epilog=show_examples("gonogo ops", "gonogo ops softmax rmsnorm", "gonogo ops --json"),
+)
 @click.argument("names", nargs=-1, shell_complete=complete_op)
+@words_option("--op", "more_names", metavar="OP", help="The same as NAMES.", shell_complete=complete_ops)
 @click.option("--ops-path", multiple=True, type=click.Path(path_type=Path), help="Folder with more ops.")
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def ops(names: tuple[str, ...], ops_path: tuple[Path, ...], as_json: bool) -> None:
-    """List ops NAMES (all by default) and their kernels: controls, and faulty ones with their bug.
+def ops(
+    names: tuple[str, ...], more_names: tuple[str, ...], ops_path: tuple[Path, ...], view: View, as_json: bool
+) -> None:
+    """List all ops, a line each; of NAMES all there is to know: inputs, axes, the reference as code, every kernel.
 
-    Of ops that are named, also what they compute: inputs, axes and the reference as code.
+    Kernels are controls, held to be correct, and faulty ones, with their bug and where it shows.
     """
     for folder in ops_path:
         add_folder(folder)
-    listed_ops = [find_op(name) for name in names or op_names()]
+    chosen = tuple(dict.fromkeys((*names, *more_names)))
+    listed_ops = [find_op(name) for name in chosen or op_names()]
     if as_json:
-        print_json({"schema": 1, "ops": [_describe_op(op) for op in listed_ops]})
-        return
-    definitions = [_tell_definition(get_op(name)) for name in names]
-    table = Table(title=f"{len(listed_ops)} ops, {sum(len(op.kernels) for op in listed_ops)} kernels")
-    for column in ("op", "kernel", "role", "framework", "what it does, or its bug and where it shows"):
-        table.add_column(column, overflow="fold")
+        print_json({"schema": SCHEMA, "ops": [_describe_op(op) for op in listed_ops]})
+    elif chosen:
+        definitions = [_tell_definition(op) for op in listed_ops]  # before anything is printed: one may be refused
+        print_tables([_make_kernel_table(listed_ops)], view)
+        for definition in definitions if view.form == "text" else ():
+            echo(f"\n{definition}")
+    elif view == View():
+        _list_ops(listed_ops)
+    else:
+        print_tables([_make_op_table(listed_ops)], view)
+
+
+def _list_ops(listed_ops: Sequence[Op]) -> None:
+    """A line per op, without frames: they fit into 80 columns, and nearly into one screen."""
+    table = _make_op_table(listed_ops)
+    lines = [table.columns[:2], *(row[:2] for row in table.rows)]
+    kernels = ["kernels", *(f"{controls} + {faulty}" for *_, controls, faulty in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for (op, signature), count in zip(lines, kernels, strict=True):
+        echo(f"{op:<{widths[0]}}  {signature:<{widths[1]}}  {count}")
+    echo(f"{table.title}: controls + faulty ones. More of one: gonogo ops NAME")
+
+
+def _make_op_table(listed_ops: Sequence[Op]) -> Table:
+    rows = []
     for op in listed_ops:
-        for position, kernel in enumerate(op.kernels):
-            table.add_row(
-                "" if position else op.name,
-                kernel.name,
-                kernel.role,
-                kernel.framework,
-                Text(op.describe_kernel(kernel.name)),
-            )
-        table.add_section()
-    make_console().print(table)
-    for definition in definitions:
-        click.echo(definition)
+        roles = [kernel.role for kernel in op.kernels]
+        rows.append((op.name, _tell_signature(op), roles.count("control"), roles.count("faulty")))
+    title = f"{len(listed_ops)} ops, {sum(len(op.kernels) for op in listed_ops)} kernels"
+    return Table(title, ("op", "inputs -> output", "controls", "faulty"), rows)
+
+
+def _tell_signature(op: Op) -> str:
+    """Inputs and output, each with its axes."""
+    inputs = ", ".join(f"{described.name}: {described.axes or 'scalar'}" for described in op.inputs)
+    return f"{inputs} -> {op.output or 'scalar'}"
+
+
+def _make_kernel_table(listed_ops: Sequence[Op]) -> Table:
+    rows = [
+        (op.name, kernel.name, kernel.role, kernel.framework, op.describe_kernel(kernel.name))
+        for op in listed_ops
+        for kernel in op.kernels
+    ]
+    columns = ("op", "kernel", "role", "framework", "what it does, or its bug and where it shows")
+    table = Table(f"{len(rows)} kernels of {', '.join(op.name for op in listed_ops)}", columns, rows)
+    return table if len(listed_ops) > 1 else table.choose(columns[1:])
 
 
 def _tell_definition(op: Op) -> str:
-    """What an op computes, in plain lines."""
+    """What an op computes, in lines as wide as the terminal."""
     sizes = "; ".join(f"{axis} {', '.join(map(str, listed))}" for axis, listed in op.sizes.items())
     free = [axis for axis in op.axes if not op.keeps_listed(axis)]
     others = f"other sizes of {', '.join(free)}, too" if free else "no others"
-    lines = [
-        "",
-        f"{op.name}: {_read_description(op)}",
-        f"  signature  {op.name}({', '.join(map(_tell_input, op.inputs))}) -> {op.output or 'scalar'}",
-        f"  sizes      {sizes}; {others}",
-        "  reference  run in float64:",
-        "",
-        indent(_read_reference(op), "    "),
-    ]
-    return "\n".join(lines)
+    facts = {
+        "signature": f"{op.name}({', '.join(map(_tell_input, op.inputs))}) -> {op.output or 'scalar'}",
+        "sizes": f"{sizes}; {others}",
+        "reference": "run in float64:",
+    }
+    indented = " " * 13
+    lines = [fill(f"{op.name}: {_read_description(op)}", indent="  ")]
+    lines += [fill(text, start=f"  {name:<9}  ", indent=indented) for name, text in facts.items()]
+    return "\n".join([*lines, "", indent(_read_reference(op), "    ")])
 
 
 def _tell_input(described: Input) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gonogo.cli._completion import DEVICES, complete_device
+from gonogo.cli._output import SCHEMA, echo, print_json
 from gonogo.cli._parse import need_backend, prepare_folder, show_examples, write_to
-from gonogo.cli._tables import print_tables
+from gonogo.cli._progress import Reporter, report_records
+from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.words import find_words
 
 if TYPE_CHECKING:
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
 
 
 @click.command(
+    short_help="The paper end to end: run, calibrate, evaluate.",
     epilog=show_examples(
         "gonogo reproduce --device cpu --cases 3", "gonogo reproduce --records records --out tables"
-    )
+    ),
 )
 @click.option(
     "--records",
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
     "--device", default="auto", show_default=True, help="auto, cpu or cuda.", shell_complete=complete_device
 )
 @click.option("--cases", default=3, show_default=True, help="Cases per op and dtype of each of the two runs.")
-def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int) -> None:
+@table_options
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int, view: View, as_json: bool) -> None:
     """Run the corpus twice (or take --records), calibrate, evaluate held out, write tables, figure and limits."""
     from gonogo.evaluate.reproduction import reproduce_paper, write_reproduction
     from gonogo.records import find_distinct_runs, load_columns
@@ -47,14 +52,22 @@ def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int) -> 
     paths = list(records)
     if plans:
         paths = _run_plans(plans, out)
-        click.echo(f"ran the corpus in {time.monotonic() - started:.0f} s", err=True)
+        echo(f"ran the corpus in {time.monotonic() - started:.0f} s", aside=True)
     reproduction = reproduce_paper(load_columns(paths))
     with write_to(out):
         written = write_reproduction(reproduction, out)
-    print_tables([*reproduction.headlines, reproduction.summary])
-    click.echo(f"{len(written)} files in {out}: {', '.join(path.name for path in written)}")
+    tables = [*reproduction.headlines, reproduction.summary]
+    if as_json:
+        print_json({
+            "schema": SCHEMA, "out": str(out), "files": [path.name for path in written],
+            "records": reproduction.records, "runs": list(reproduction.runs),
+            "tables": {table.title: table.to_dicts() for table in tables},
+        })  # fmt: skip
+        return
+    print_tables(tables, view)
+    echo(f"{len(written)} files in {out}: {', '.join(path.name for path in written)}")
     if not any(path.suffix == ".svg" for path in written):
-        click.echo("figure 1 is left out: it needs matplotlib. Run: pip install 'gonogo[report]'", err=True)
+        echo("figure 1 is left out: it needs matplotlib. Run: pip install 'gonogo[report]'", aside=True)
 
 
 def _plan_twice(device: str, cases: int) -> list[Plan]:
@@ -69,14 +82,12 @@ def _plan_twice(device: str, cases: int) -> list[Plan]:
 
 def _run_plans(plans: list[Plan], out: Path) -> list[Path]:
     from gonogo.campaign import run_campaign
-    from gonogo.cli.run import Reporter
 
     folders = []
     stamp = int(time.time())
     for plan in plans:
         folder = out / "runs" / f"{stamp}-{plan.device}-{plan.seed}"
-        reporter = Reporter(sys.stderr.isatty())
-        with reporter:
-            run_campaign(plan, folder, report=reporter.report)
+        with Reporter() as reporter:
+            run_campaign(plan, folder, report=partial(report_records, reporter))
         folders.append(folder)
     return folders

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from gonogo.cases import EXACT, FINITE, NON_FINITE, STRATEGIES
 from gonogo.cli._completion import (
@@ -21,10 +17,12 @@ from gonogo.cli._completion import (
     complete_distributions,
     complete_dtypes,
     complete_op,
+    complete_ops,
     complete_strategies,
 )
-from gonogo.cli._parse import need_backend, prepare_folder, show_examples, split_words
-from gonogo.cli._tables import print_json
+from gonogo.cli._output import SCHEMA, echo, print_json
+from gonogo.cli._parse import Interrupted, need_backend, prepare_folder, show_examples, words_option
+from gonogo.cli._progress import Reporter, report_records
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, add_folder, op_names
 from gonogo.words import find_dtypes, find_op, find_words
@@ -32,25 +30,25 @@ from gonogo.words import find_dtypes, find_op, find_words
 if TYPE_CHECKING:
     from gonogo.campaign import Progress
 
-PLAIN_EVERY_S = 10.0
 EVERYTHING = (*FINITE, EXACT, *NON_FINITE)
 WITH_RESUME = ("out", "resume", "workers", "timeout_s", "memory_gb", "ops_path", "as_json")
 """Options that are no part of a plan."""
 
 
 @click.command(
+    short_help="Run ops' own kernels on many cases, and record them.",
     epilog=show_examples(
         "gonogo run softmax rmsnorm --cases 100 --seed 1 --out runs/one", "gonogo run --resume --out runs/one"
-    )
+    ),
 )
 @click.argument("ops", nargs=-1, shell_complete=complete_op)
-@click.option(
-    "--dtypes",
-    default=",".join(DTYPES),
-    show_default=True,
-    help="Comma-separated.",
-    shell_complete=complete_dtypes,
+@words_option(
+    "--op", "only_ops", metavar="OP", help="The same as OPS. Repeated, or with commas.", shell_complete=complete_ops
 )
+@words_option(
+    "--dtype", "--dtypes", "dtypes", metavar="DTYPE", shell_complete=complete_dtypes,
+    help="Only these; all three by default. Repeated, or with commas.",
+)  # fmt: skip
 @click.option("--cases", default=48, show_default=True, help="Cases per op and dtype.")
 @click.option(
     "--faulty-every", default=1, show_default=True, help="Faulty kernels on one case in so many, controls on all."
@@ -59,20 +57,14 @@ WITH_RESUME = ("out", "resume", "workers", "timeout_s", "memory_gb", "ops_path",
 @click.option(
     "--device", default="auto", show_default=True, help="auto, cpu or cuda.", shell_complete=complete_device
 )
-@click.option(
-    "--distributions",
-    default=",".join(EVERYTHING),
-    show_default=True,
-    help="Of values. Comma-separated.",
-    shell_complete=complete_distributions,
-)
-@click.option(
-    "--strategies",
-    default=",".join(STRATEGIES),
-    show_default=True,
-    help="Of shapes. Comma-separated.",
-    shell_complete=complete_strategies,
-)
+@words_option(
+    "--distribution", "--distributions", "distributions", metavar="NAME", shell_complete=complete_distributions,
+    help=f"Of values: {', '.join(EVERYTHING)}. All by default.",
+)  # fmt: skip
+@words_option(
+    "--strategy", "--strategies", "strategies", metavar="NAME", shell_complete=complete_strategies,
+    help=f"Of shapes: {', '.join(STRATEGIES)}. All by default.",
+)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), help="Run directory; runs/DEVICE-SEED by default.")
 @click.option("--resume", is_flag=True, help="Complete the run in --out; its own plan is used.")
 @click.option(
@@ -119,7 +111,6 @@ def run(
     with need_backend("gonogo run"):  # what takes seconds to import comes behind what may be mistyped
         from gonogo.campaign import Allowance, Plan, resume_campaign, run_campaign
         from gonogo.runners.device import find_device
-    reporter = Reporter(sys.stderr.isatty())
     started = time.monotonic()
     allowance = Allowance(timeout_s, memory_gb * 2**30)
     if resume:
@@ -130,11 +121,11 @@ def run(
         prepare_folder(folder)
         start = partial(run_campaign, plan, folder)
     try:
-        with reporter:
-            progress = start(allowance=allowance, workers=workers, report=reporter.report)
+        with Reporter() as reporter:
+            progress = start(allowance=allowance, workers=workers, report=partial(report_records, reporter))
     except KeyboardInterrupt:
-        click.echo(f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}", err=True)
-        sys.exit(130)
+        message = f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}"
+        raise Interrupted(message) from None
     _print_summary(folder, progress, time.monotonic() - started, as_json=as_json)
 
 
@@ -142,11 +133,12 @@ def _find_fields(
     folders: tuple[str, ...],
     *,
     ops: tuple[str, ...],
-    dtypes: str,
+    only_ops: tuple[str, ...],
+    dtypes: tuple[str, ...],
     cases: int,
     device: str,
-    distributions: str,
-    strategies: str,
+    distributions: tuple[str, ...],
+    strategies: tuple[str, ...],
     quick: bool,
     **numbers: int,
 ) -> dict[str, Any]:
@@ -154,12 +146,12 @@ def _find_fields(
     for folder in folders:
         add_folder(Path(folder))
     return numbers | {
-        "ops": tuple(find_op(name).name for name in ops) or op_names(),
-        "dtypes": find_dtypes(split_words(dtypes)),
+        "ops": tuple(dict.fromkeys(find_op(name).name for name in (*ops, *only_ops))) or op_names(),
+        "dtypes": find_dtypes(dtypes or DTYPES),
         "cases": 2 if quick else cases,
         "device": find_words("device", device, DEVICES)[0],
-        "distributions": find_words("distribution", split_words(distributions), EVERYTHING),
-        "strategies": find_words("strategy", split_words(strategies), STRATEGIES),
+        "distributions": find_words("distribution", distributions or EVERYTHING, EVERYTHING),
+        "strategies": find_words("strategy", strategies or STRATEGIES, STRATEGIES),
         "ops_folders": folders,
     }
 
@@ -183,43 +175,15 @@ def _find_run(context: click.Context, out: Path | None) -> Path:
     return out
 
 
-class Reporter:
-    """A bar on a terminal, a line now and then elsewhere, on stderr both."""
-
-    def __init__(self, terminal: bool) -> None:
-        self.terminal = terminal
-        self._said = self._started = time.monotonic()
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}/s"), TimeRemainingColumn())
-        self._bar = Bar(*columns, console=Console(stderr=True), disable=not terminal)
-
-    def __enter__(self) -> Reporter:
-        self._bar.start()
-        self._task = self._bar.add_task("records", total=None, rate="–")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def report(self, progress: Progress) -> None:
-        """Take note of how far it is."""
-        now = time.monotonic()
-        rate = sum(progress.outcomes.values()) / max(now - self._started, 1e-9)
-        self._bar.update(self._task, completed=progress.rows, total=progress.total, rate=f"{rate:.0f}")
-        if not self.terminal and now - self._said > PLAIN_EVERY_S:
-            self._said = now
-            left_s = (progress.total - progress.rows) / max(rate, 1e-9)
-            click.echo(f"{progress.rows}/{progress.total} records, {rate:.0f}/s, {left_s:.0f} s left", err=True)
-
-
 def _print_summary(folder: Path, progress: Progress, seconds: float, *, as_json: bool) -> None:
     made = sum(progress.outcomes.values())
     if as_json:
         print_json({
-            "schema": 1, "run": str(folder), "records": progress.rows, "planned": progress.total,
+            "schema": SCHEMA, "run": str(folder), "records": progress.rows, "planned": progress.total,
             "seconds": round(seconds, 3), "records_per_second": round(made / seconds, 1),
             "outcomes": dict(sorted(progress.outcomes.items())),
         })  # fmt: skip
         return
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(progress.outcomes.items()))
     now = f"{made} made now in {seconds:.0f} s: {outcomes}" if made else "nothing was left to do"
-    click.echo(f"{progress.rows} of {progress.total} records in {folder}; {now}")
+    echo(f"{progress.rows} of {progress.total} records in {folder}; {now}")

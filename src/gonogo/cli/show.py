@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
 
 from gonogo.cases import parse_case
 from gonogo.cli._completion import DEVICES, complete_device, complete_kernel
+from gonogo.cli._output import SCHEMA, echo, print_json
 from gonogo.cli._parse import need_backend, show_examples
-from gonogo.cli._tables import make_console, print_json
+from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.ops import add_folder
+from gonogo.table import Table
 from gonogo.words import find_op, find_words, need_torch
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "signal")
 
 
-@click.command(epilog=show_examples("gonogo show softmax:f16:2x7x1025:c:uniform:81 softmax_triton_buggy --worst 3"))
+@click.command(
+    short_help="Replay a kernel on a case, element by element.",
+    epilog=show_examples("gonogo show softmax:f16:2x7x1025:c:uniform:81 softmax_triton_buggy --worst 3"),
+)
 @click.argument("case_id")
 @click.argument("kernel", shell_complete=complete_kernel)
 @click.option(
@@ -33,8 +37,11 @@ READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "s
     "--worst", type=click.IntRange(1), default=10, show_default=True, help="How many of the worst elements."
 )
 @click.option("--ops-path", multiple=True, type=click.Path(path_type=Path), help="Folder with more ops.")
+@table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Path, ...], as_json: bool) -> None:
+def show(
+    case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Path, ...], view: View, as_json: bool
+) -> None:
     """Replay KERNEL on the case CASE_ID: its outcome, its readings and its worst elements. Not isolated."""
     for folder in ops_path:
         add_folder(folder)
@@ -57,27 +64,23 @@ def show(case_id: str, kernel: str, device: str, worst: int, ops_path: tuple[Pat
     ((record,),) = InProcess(op, where).run([(case, "replay")], [op.kernel(kernel)], worst=worst)
     if as_json:
         print_json(
-            {"schema": 1, "record": record.to_dict(), "worst": [asdict(element) for element in record.worst]}
+            {"schema": SCHEMA, "record": record.to_dict(), "worst": [asdict(element) for element in record.worst]}
         )
         return
-    _print(record)
+    _print(record, view)
 
 
-def _print(record: Record) -> None:
+def _print(record: Record, view: View) -> None:
     # Not by rich: ids and what a kernel said may look like its markup or its emoji.
     detail = f": {record.detail}" if record.detail else ""
-    click.echo(f"{record.case}  {record.kernel} ({record.role}, contract {record.contract})")
-    click.echo(f"outcome {record.outcome}{detail}")
+    echo(f"{record.case}  {record.kernel} ({record.role}, contract {record.contract})")
+    echo(f"outcome {record.outcome}{detail}")
     if record.stats is None:
         return
     readings = {name: getattr(record, name) for name in READINGS}
-    click.echo("  ".join(f"{name} {value:.4g}" for name, value in readings.items() if value is not None))
-    table = Table(title="worst elements in the bound gauge")
-    for column in ("index", "expected", "actual", "ULPs apart", "reading"):
-        table.add_column(column, justify="right", overflow="fold")
-    for element in record.worst:
-        table.add_row(
-            str(element.index), repr(element.expected), repr(element.actual), str(element.ulp),
-            f"{element.bound:.4g}",
-        )  # fmt: skip
-    make_console().print(table)
+    told = [f"{name} {value:.4g}" for name, value in readings.items() if value is not None]
+    for pairs in filter(None, (told[:4], told[4:])):  # all in one line are wider than 80 columns
+        echo("  ".join(pairs))
+    columns = ("index", "expected", "actual", "ULPs apart", "reading")
+    rows = [(str(e.index), repr(e.expected), repr(e.actual), str(e.ulp), f"{e.bound:.4g}") for e in record.worst]
+    print_tables([Table("worst elements in the bound gauge", columns, rows)], view)

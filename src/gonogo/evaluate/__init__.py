@@ -16,9 +16,9 @@ from gonogo.evaluate.lengths import LengthCount, count_lengths, make_length_tabl
 from gonogo.evaluate.policies import score_policies
 from gonogo.evaluate.recall import make_recall_by_bin
 from gonogo.evaluate.score import all_methods, default_methods, score_methods
-from gonogo.evaluate.table import Table
 from gonogo.evaluate.tally import Caught, Score
 from gonogo.records import Columns
+from gonogo.table import Share, Shown, Table, percent
 
 __all__ = ["Evaluation", "Rows", "evaluate", "filter_columns"]
 
@@ -73,22 +73,24 @@ class Evaluation:
             f"of those whose bits differ from the control's, of the manifest ones (signal ≥ {MANIFEST:g}). "
             f"Flagged are suspect and no-go. {_tell_suspects(self.scores)}"
         )
-        return Table(f"All methods, {self.how}", columns, lines, note + _tell_left_out(self.left_out))
+        essential = ("method", "false positives", "at most (95 %)", "differing", "manifest flagged")
+        return Table(f"All methods, {self.how}", columns, lines, note + _tell_left_out(self.left_out), essential)
 
 
-def _make_line(score: Score) -> tuple[str | int | None, ...]:
+def _make_line(score: Score) -> tuple[object, ...]:
     counts = score.to_dict()
-
-    def percent(key: str, digits: int = 1) -> str | None:
-        rate = counts[key]
-        return None if rate is None else f"{100 * rate:.{digits}f} %"
-
     return (
         score.name, score.gauge if score.gauge == "policy" else f"{score.gauge} × {score.rule}",
-        f"{score.false_positives:,}/{score.control_cases:,}",
-        percent("fp_rate", 3), percent("fp_upper95", 3), percent("recall_all"), percent("recall_differing"),
-        percent("recall_manifest", 2), percent("recall_no_go_manifest", 2), score.unjudged,
+        _show_false_positives(score),
+        percent(counts["fp_rate"], 3), percent(counts["fp_upper95"], 3), percent(counts["recall_all"]),
+        percent(counts["recall_differing"]), percent(counts["recall_manifest"], 2),
+        percent(counts["recall_no_go_manifest"], 2), score.unjudged,
     )  # fmt: skip
+
+
+def _show_false_positives(score: Score) -> Shown:
+    share = Share(score.false_positives, score.control_cases)
+    return Shown(share.to_dict(), f"{share.part:,}/{share.whole:,}")
 
 
 USABLE_RATE = 0.01
@@ -162,19 +164,25 @@ def make_non_finite_table(rows: Rows) -> Table:
             counts = np.bincount(columns.codes["outcome"][here], minlength=len(columns.names["outcome"]))
             tally = {name: int(count) for name, count in zip(columns.names["outcome"], counts, strict=False)}
             lines.append((f"{distribution}, {role}", int(here.sum()), *(tally.get(n, 0) for n in SHOWN_OUTCOMES)))
-    return Table("Inputs with NaN and infinities", ("rows", "cases", *SHOWN_OUTCOMES), lines)
+    names = ("rows", "cases", *SHOWN_OUTCOMES)
+    return Table("Inputs with NaN and infinities", names, lines, essential=("rows", "cases", "ok", "non-finite"))
 
 
 SHOWN_OUTCOMES = ("ok", "non-finite", "unwritten", "not-repeatable", "raised", "refused")
 
 
-def filter_columns(columns: Columns, *, op: str = "", dtype: str = "", distribution: str = "") -> Columns:
-    """Only rows of one op, dtype or distribution."""
+def filter_columns(
+    columns: Columns, *, op: str | Sequence[str] = (), dtype: str | Sequence[str] = (),
+    distribution: str | Sequence[str] = (),
+) -> Columns:  # fmt: skip
+    """Only rows of some ops, dtypes or distributions; of all where none is named."""
     mask = np.ones(len(columns), bool)
-    for name, wanted in (("op", op), ("dtype", dtype), ("distribution", distribution)):
-        if wanted:
-            if wanted not in columns.names[name]:
+    for name, given in (("op", op), ("dtype", dtype), ("distribution", distribution)):
+        words = [given] if isinstance(given, str) else given
+        for word in filter(None, words):
+            if word not in columns.names[name]:
                 known = ", ".join(sorted(columns.names[name]))
-                raise InputError(f"no record has {name} {wanted!r}; there are: {known}")
-            mask &= columns.equals(name, wanted)
+                raise InputError(f"no record has {name} {word!r}; there are: {known}")
+        if any(words):
+            mask &= columns.equals(name, *words)
     return columns if mask.all() else columns.select(mask)

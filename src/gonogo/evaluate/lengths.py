@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from gonogo.evaluate.groups import Bits, Rows, pack
-from gonogo.evaluate.table import Share, Table
 from gonogo.evaluate.tally import Caught, Score
+from gonogo.table import Share, Table
 
 EDGES = (0, 64, 300, 1_100)
 """Where bins begin. Chains and trees are apart by n/log2(n + 1): up to 10, 36 and 109 in the first three."""
@@ -77,4 +77,6 @@ def make_length_table(counts: Sequence[LengthCount], how: str) -> Table:
         "terms", "gonogo: false positives", "gonogo: manifest flagged", "gonogo: manifest no-go",
         "paper: false positives", "paper: manifest",
     )  # fmt: skip
-    return Table(f"By length of sums, {how}", columns, lines, "An op that sums nothing has one term.")
+    note = "An op that sums nothing has one term."
+    essential = (columns[0], columns[1], columns[2], columns[4])
+    return Table(f"By length of sums, {how}", columns, lines, note, essential)

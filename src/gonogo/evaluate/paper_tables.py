@@ -10,11 +10,11 @@ import numpy as np
 from gonogo.evaluate.figure import Cell
 from gonogo.evaluate.groups import Mask, Rows, pack
 from gonogo.evaluate.policies import score_policies
-from gonogo.evaluate.published import load_published
+from gonogo.evaluate.published import Recall, load_published
 from gonogo.evaluate.score import calibrate, default_methods, score_methods
-from gonogo.evaluate.table import Share, Table
 from gonogo.evaluate.tally import Score
 from gonogo.ops import Kernel, find_ops
+from gonogo.table import Share, Shown, Table
 
 
 def paper_pairs() -> dict[str, str]:
@@ -39,11 +39,11 @@ def make_headline(rows: Rows) -> Table:
         for what, mask in (("faulty flagged", faulty), ("false positives on controls", controls)):
             cells = [_share(scores[name], mask) for name in ("current", "paper", "gonogo")]
             lines.append((f"{what}, {title}", *cells, *_published(what, title)))
-    columns = ("", "current", "paper's rule", "gonogo", "published, current", "published, paper's rule")
+    columns = ("counted", "current", "paper's rule", "gonogo", "published, current", "published, paper's rule")
     note = (
         "In-sample, as the paper counts: limits are judged on the rows they were made from. Current: hand-picked."
     )
-    return Table("Headline", columns, lines, note)
+    return Table("Headline", columns, lines, note, ("counted", "current", "paper's rule", "gonogo"))
 
 
 def _published(what: str, title: str) -> tuple[Share | None, Share | None]:
@@ -92,15 +92,20 @@ def make_tightening(rows: Rows) -> Table:
         there = published.get((cell.kernel, cell.dtype))
         lines.append((
             cell.kernel, cell.dtype, cases, cell.current, cell.calibrated,
-            "exact" if cell.calibrated == 0 else f"{cell.factor:,.0f} ×",
+            "exact" if cell.calibrated == 0 else _show_factor(cell.factor),
             None if there is None else there.calibrated,
-            None if there is None else f"{there.factor:,.0f} ×",
+            None if there is None else _show_factor(there.factor),
         ))  # fmt: skip
     columns = (
         "control", "dtype", "cases", "current atol", "p95 × 1.5", "tightening", "published", "published tightening",
     )  # fmt: skip
     note = "By how much the paper's rule tightens the hand-picked atol."
-    return Table("Tightening per control and dtype", columns, lines, note)
+    essential = ("control", "dtype", "current atol", "p95 × 1.5", "tightening", "published tightening")
+    return Table("Tightening per control and dtype", columns, lines, note, essential)
+
+
+def _show_factor(factor: float) -> Shown:
+    return Shown(factor, f"{factor:,.0f} ×")
 
 
 def make_recall(rows: Rows, scores: dict[str, Score]) -> Table:
@@ -116,7 +121,7 @@ def make_recall(rows: Rows, scores: dict[str, Score]) -> Table:
             identical, differing = here & ~rows.differing, here & rows.differing
             manifest = here & rows.manifest
             there = published.get((kernel, dtype))
-            said = None if there is None else f"{there.current}/{there.calibrated} of {there.cases}"
+            said = None if there is None else _show_published(there)
             lines.append((
                 kernel, dtype, int(here.sum()), int(identical.sum()), int((differing & ~manifest).sum()),
                 int(manifest.sum()), *(_share(scores[name], differing) for name in ("current", "paper", "gonogo")),
@@ -127,7 +132,13 @@ def make_recall(rows: Rows, scores: dict[str, Score]) -> Table:
         "paper's rule of differing", "gonogo of differing", "gonogo of manifest", "gonogo no-go of manifest",
         "published: current/rule of all",
     )  # fmt: skip
-    return Table("Recall per faulty kernel", names, lines)
+    essential = ("faulty kernel", "dtype", "manifest", "paper's rule of differing", "gonogo of differing")
+    return Table("Recall per faulty kernel", names, lines, essential=essential)
+
+
+def _show_published(cell: Recall) -> Shown:
+    counts = {"current": cell.current, "rule": cell.calibrated, "cases": cell.cases}
+    return Shown(counts, f"{cell.current}/{cell.calibrated} of {cell.cases}")
 
 
 CURVE = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1024.0, np.inf)
@@ -145,4 +156,5 @@ def make_curve(rows: Rows, scores: dict[str, Score]) -> Table:
             here = rows.differing & ((signal >= low) | ~rows.sound)
         lines.append((f"{low:g} … {high:g}", int(here.sum()), *(_share(scores[name], here) for name in names)))
     note = "Cases whose bits differ from the control's."
-    return Table("Recall over the signal", ("signal", "cases", *names), lines, note)
+    essential = ("signal", "cases", "gonogo", "paper", "torch_testing")
+    return Table("Recall over the signal", ("signal", "cases", *names), lines, note, essential)

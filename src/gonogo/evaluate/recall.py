@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gonogo.evaluate.beside_controls import EVIDENT, GROSS
 from gonogo.evaluate.groups import BINS_BESIDE_CONTROLS, MANIFEST
-from gonogo.evaluate.table import Table
 from gonogo.evaluate.tally import Score
+from gonogo.table import Table, percent
 
 SHOWN = ("differing", "manifest", *BINS_BESIDE_CONTROLS)
 
@@ -18,7 +18,7 @@ def make_recall_by_bin(scores: Sequence[Score], how: str) -> Table:
     for score in scores:
         caught = [score.bins[name] for name in SHOWN]
         shares = [
-            f"{100 * part / cases.cases:.2f} %" if cases.cases else None
+            percent(part / cases.cases, 2) if cases.cases else None
             for cases in caught
             for part in (cases.flagged, cases.no_go)
         ]
@@ -31,4 +31,5 @@ def make_recall_by_bin(scores: Sequence[Score], how: str) -> Table:
         f"absolute error is more than {EVIDENT:g} and {GROSS:g} times that of the worst control on the same case. "
         "Where an outcome is not ok, a case is in all of them."
     )
-    return Table(f"Recall by bin, {how}", columns, lines, note)
+    essential = ("method", *(f"{name} flagged" for name in SHOWN))
+    return Table(f"Recall by bin, {how}", columns, lines, note, essential)

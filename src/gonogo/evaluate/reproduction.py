@@ -15,10 +15,10 @@ from gonogo.evaluate.folds import HOLDOUTS
 from gonogo.evaluate.paper_tables import find_tightening, make_curve, make_headline, make_recall, make_tightening
 from gonogo.evaluate.score import calibrate_with_universal, default_methods
 from gonogo.evaluate.sweep import make_sweep
-from gonogo.evaluate.table import Table
 from gonogo.limits import Limit
 from gonogo.limits.lock import write_lock
 from gonogo.records import Columns
+from gonogo.table import Table
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gonogo.evaluate.groups import BINS, Rows
 from gonogo.evaluate.score import Method, score_methods
-from gonogo.evaluate.table import Share, Table
 from gonogo.limits.rules import rule
+from gonogo.table import Share, Table
 
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 PERCENTILES = (90, 95, 99, 100)
@@ -32,4 +32,5 @@ def make_sweep(rows: Rows, holdout: str) -> Table:
             Share(manifest.flagged, manifest.cases, 2), Share(manifest.no_go, manifest.cases, 2),
         ))  # fmt: skip
     columns = ("gauge × rule", "false positives", "all", "differing", "manifest flagged", "manifest no-go")
-    return Table(f"Sweep, hold-out {holdout}", columns, lines)
+    essential = ("gauge × rule", "false positives", "differing", "manifest flagged")
+    return Table(f"Sweep, hold-out {holdout}", columns, lines, essential=essential)

@@ -14,62 +14,49 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from gonogo.errors import InputError
 from gonogo.limits import Limit
+from gonogo.limits.changes import Change, Key, diff_limits, key_of, order_of
+
+__all__ = ["Change", "diff_limits", "list_devices", "note_devices", "read_lock", "write_lock"]
 
 LOCK_FORMAT = 1
 CONFLICT_MARKER = re.compile(r"^(<{7}|={7}|>{7}|\|{7})( |$)", re.MULTILINE)
 CALIBRATE = "make it again with: gonogo calibrate RUNS"
 
+DEVICE_OF = "device of "
+"""Begins the entry of a run in the provenance of a lock whose limits are from several machines."""
+
 Provenance = dict[str, str | int]
-_Key = tuple[str, str, str | None, str | None, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What became of one limit between two locks."""
-
-    op: str
-    contract: str
-    kernel: str | None
-    dtype: str | None
-    gauge: str
-    before: float | None
-    """None where the limit is new."""
-    after: float | None
-    """None where it is gone."""
-
-    @property
-    def kind(self) -> Literal["new", "gone", "tightened", "loosened"]:
-        """The change in a word."""
-        if self.before is None:
-            return "new"
-        if self.after is None:
-            return "gone"
-        return "tightened" if self.after < self.before else "loosened"
+def list_devices(limit: Limit, provenance: Mapping[str, str | int]) -> tuple[str, ...]:
+    """The machines that a limit was measured on; all of the lock's, where that does not tell runs apart."""
+    named = {str(provenance[DEVICE_OF + run]) for run in limit.runs if DEVICE_OF + run in provenance}
+    if named and all(DEVICE_OF + run in provenance for run in limit.runs):
+        return tuple(sorted(named))
+    devices = str(provenance.get("devices", ""))
+    return (devices,) if devices else ()
 
 
-def diff_limits(old: Sequence[Limit], new: Sequence[Limit]) -> list[Change]:
-    """Limits whose value differs, in the order of a lock."""
-    before = {_key(limit): limit.value for limit in old}
-    after = {_key(limit): limit.value for limit in new}
-    for named, pooled in (before, after), (after, before):
-        _name_pooled(named, pooled)
-    return [
-        Change(*key, before=before.get(key), after=after.get(key))
-        for key in sorted(before.keys() | after.keys(), key=_order)
-        if before.get(key) != after.get(key)
-    ]
+def note_devices(
+    limits: Sequence[Limit], provenance: Mapping[str, str | int], devices_of_runs: Mapping[str, str]
+) -> Provenance:
+    """Provenance that names the machines of these limits, and no others; which run is from which where they differ.
 
-
-def _name_pooled(named: Mapping[_Key, float], pooled: dict[_Key, float]) -> None:
-    """Give limits that name no kernel the one of their only counterpart: pytest names it, calibrate does not."""
-    for key in [key for key in pooled if key[2] is None and key not in named]:
-        others = [other for other in named if other[:2] == key[:2] and other[3:] == key[3:]]
-        if len(others) == 1 and others[0] not in pooled:
-            pooled[others[0]] = pooled.pop(key)
+    `provenance` is that of the lock so far, `devices_of_runs` has the runs that are new.
+    """
+    of_runs: dict[str, str] = {}
+    for limit in limits:
+        told = ", ".join(list_devices(limit, provenance))
+        of_runs |= {run: devices_of_runs.get(run, str(provenance.get(DEVICE_OF + run, told))) for run in limit.runs}
+    facts = {name: value for name, value in provenance.items() if not name.startswith(DEVICE_OF)}
+    devices = sorted({device for device in of_runs.values() if device})
+    if len(devices) > 1:
+        facts |= {DEVICE_OF + run: device for run, device in of_runs.items() if device}
+    return facts | {"devices": ", ".join(devices)}
 
 
 def write_lock(path: Path, limits: Sequence[Limit], provenance: Mapping[str, str | int]) -> None:
@@ -77,7 +64,7 @@ def write_lock(path: Path, limits: Sequence[Limit], provenance: Mapping[str, str
     from gonogo.records.run_directory import write_atomically  # reading a lock needs no Arrow
 
     table = "".join(f"{_quote_key(key)} = {_format(value)}\n" for key, value in sorted(provenance.items()))
-    blocks = [_format_limit(limit) for limit in sorted(limits, key=lambda limit: _order(_key(limit)))]
+    blocks = [_format_limit(limit) for limit in sorted(limits, key=lambda limit: order_of(key_of(limit)))]
     text = "\n".join([f"format = {LOCK_FORMAT}\n", f"[provenance]\n{table}", *blocks])
     _parse_lock(text, _File(str(path), CALIBRATE))
     write_atomically(path, text.encode())
@@ -139,13 +126,13 @@ def _parse_lock(text: str, file: _File) -> tuple[list[Limit], Provenance]:
     entries = content.get("limit", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InputError(f"{file}: 'limit' is not a list of tables: write every limit under its own [[limit]]")
-    limits: dict[_Key, Limit] = {}
+    limits: dict[Key, Limit] = {}
     for number, entry in enumerate(entries, 1):
         where = f"{file}: limit {number}{_name_entry(entry)}"
         limit = _parse_limit(entry, where, file)
-        if _key(limit) in limits:
+        if key_of(limit) in limits:
             raise InputError(f"{where} is there twice. Keep one of them")
-        limits[_key(limit)] = limit
+        limits[key_of(limit)] = limit
     return list(limits.values()), _parse_provenance(content.get("provenance"), file)
 
 
@@ -238,17 +225,6 @@ def _refuse_unknown(table: dict[str, Any], known: Sequence[str], where: str) -> 
 def _name_entry(entry: dict[str, Any]) -> str:
     named = [str(entry[key]) for key in ("op", "contract", "kernel", "dtype", "gauge") if key in entry]
     return f" ({'/'.join(named)})" if named else ""
-
-
-def _key(limit: Limit) -> _Key:
-    # A universal limit from one op more is the same limit, changed.
-    kernel = None if limit.is_universal else limit.kernel
-    return limit.op, limit.contract, kernel, limit.dtype, limit.gauge
-
-
-def _order(key: _Key) -> tuple[Any, ...]:
-    op, contract, kernel, dtype, gauge = key
-    return op, contract, kernel or "", dtype or "", gauge, kernel is not None, dtype is not None
 
 
 def _format_limit(limit: Limit) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from gonogo.errors import InputError
 from gonogo.limits import EVERY_OP, Limit
-from gonogo.limits.lock import read_lock
+from gonogo.limits.lock import list_devices, read_lock
 from gonogo.ops import Op
 from gonogo.schema import Contract
 
@@ -92,7 +92,7 @@ def find_limit(op: str, contract: Contract, lock: Path | None = None) -> FoundLi
     own = (pick_limit(limits, op, name, str(path)) for name in contracts)
     for limit in (*own, *(pick_universal(limits, name, str(path)) for name in contracts)):
         if limit is not None:
-            return FoundLimit(limit, "lock", lock, str(provenance.get("devices", "?")))
+            return FoundLimit(limit, "lock", lock, ", ".join(list_devices(limit, provenance)) or "?")
     return FoundLimit(None, "lock", lock)
 
 

@@ -1,7 +1,17 @@
 """The tolerance policies of the field: field.toml has their numbers, `read_policies` applies them to an output."""
 
-from gonogo.policies._policy import Policy, Twin, load_policies
+from gonogo.policies._policy import Numbers, Policy, Twin, load_policies, make_policy, read_policy_file
 from gonogo.policies.elementwise import rmse
-from gonogo.policies.readings import read_policies
+from gonogo.policies.readings import read_policies, read_policy
 
-__all__ = ["Policy", "Twin", "load_policies", "read_policies", "rmse"]
+__all__ = [
+    "Numbers",
+    "Policy",
+    "Twin",
+    "load_policies",
+    "make_policy",
+    "read_policies",
+    "read_policy",
+    "read_policy_file",
+    "rmse",
+]

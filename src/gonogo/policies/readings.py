@@ -34,6 +34,14 @@ def read_policies(
     return {policy.name: _read_policy(policy, policy.find_numbers(op, dtype), output) for policy in load_policies()}
 
 
+def read_policy(
+    policy: Policy, actual: object, expected: object, *, op: str, dtype: str, reduced_length: int, twin: Twin | None
+) -> float | None:
+    """The reading of one policy, which need not be of the field; None as of `read_policies`."""
+    output = _Output(actual, expected, dtype, reduced_length, twin)
+    return _read_policy(policy, policy.find_numbers(op, dtype), output)
+
+
 class _Output:
     """One output with its reference; whatever several policies look at is computed once."""
 
@@ -80,7 +88,7 @@ def _read_policy(policy: Policy, numbers: Numbers | None, output: _Output) -> fl
 
 def _read_allclose(numbers: Numbers, output: _Output) -> float:
     atol = numbers.get("atol", 0.0) + numbers.get("atol_per_reduced_element", 0.0) * output.reduced_length
-    return output.read_allclose(atol, numbers["rtol"])
+    return output.read_allclose(atol, numbers.get("rtol", 0.0))
 
 
 @np.errstate(all="ignore")

@@ -1,0 +1,126 @@
+"""Limits of two locks → what became of each, and one list of both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from gonogo.limits import EVERY_OP, Limit
+
+Kind = Literal["new", "tightened", "loosened", "gone"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Key = tuple[str, str, str | None, str | None, str]
+"""What a limit is for: op, contract, kernel, dtype, gauge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one limit between two locks."""
+
+    op: str
+    contract: str
+    kernel: str | None
+    dtype: str | None
+    gauge: str
+    before: float | None
+    """None where the limit is new."""
+    after: float | None
+    """None where it is gone."""
+
+    @property
+    def kind(self) -> Kind:
+        """The change in a word."""
+        if self.before is None:
+            return "new"
+        if self.after is None:
+            return "gone"
+        return "tightened" if self.after < self.before else "loosened"
+
+
+def diff_limits(old: Sequence[Limit], new: Sequence[Limit]) -> list[Change]:
+    """Limits whose value differs, in the order of a lock."""
+    before = {key_of(limit): limit.value for limit in old}
+    after = {key_of(limit): limit.value for limit in new}
+    for named, pooled in (before, after), (after, before):
+        _name_pooled(named, pooled)
+    return [
+        Change(*key, before=before.get(key), after=after.get(key))
+        for key in sorted(before.keys() | after.keys(), key=order_of)
+        if before.get(key) != after.get(key)
+    ]
+
+
+def count_changes(changes: Sequence[Change], limits: Sequence[Limit]) -> str:
+    """How many of each kind, and how many of `limits` are what they were: "2 new, 1 loosened, 4 unchanged"."""
+    counts: dict[str, int] = {kind: sum(change.kind == kind for change in changes) for kind in KINDS}
+    counts["unchanged"] = len(limits) - sum(change.after is not None for change in changes)
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+
+
+def tell_changes(changes: Sequence[Change]) -> list[str]:
+    """A line per change, in the order of KINDS."""
+    lines = []
+    for change in sorted(changes, key=lambda change: KINDS.index(change.kind)):
+        numbers = " → ".join(f"{value:.4g}" for value in (change.before, change.after) if value is not None)
+        op = "all ops" if change.op == EVERY_OP else change.op
+        parts = [op, f"contract {change.contract}", change.kernel, change.dtype]
+        lines.append(f"  {change.kind:<10} {', '.join(part for part in parts if part)}: {numbers}")
+    return lines
+
+
+def _name_pooled(named: Mapping[Key, float], pooled: dict[Key, float]) -> None:
+    """Give limits that name no kernel the one of their only counterpart: pytest names it, calibrate does not."""
+    for key in [key for key in pooled if key[2] is None and key not in named]:
+        others = [other for other in named if other[:2] == key[:2] and other[3:] == key[3:]]
+        if len(others) == 1 and others[0] not in pooled:
+            pooled[others[0]] = pooled.pop(key)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A lock's limits and fresh ones, in one list."""
+
+    limits: list[Limit]
+    kept: list[Limit]
+    """Of the lock, that nothing fresh stands for."""
+    lost: list[Limit]
+    """Of the lock, that would stand beside fresh ones of another kind: one for a kernel beside one for all."""
+
+
+def merge_limits(old: Sequence[Limit], fresh: Sequence[Limit]) -> Merged:
+    """The limits of a lock with fresh ones in their place.
+
+    All of an op, contract and gauge are replaced together, for verdicts need one of them; a universal limit only by
+    one from at least as many ops.
+    """
+    standing = {(limit.contract, limit.gauge): _count_ops(limit) for limit in old if limit.is_universal}
+    taken = [
+        limit for limit in fresh
+        if not limit.is_universal or _count_ops(limit) >= standing.get((limit.contract, limit.gauge), 0)
+    ]  # fmt: skip
+    replaced = {(limit.op, limit.contract, limit.gauge) for limit in taken}
+    kept = [limit for limit in old if (limit.op, limit.contract, limit.gauge) not in replaced]
+    changes = diff_limits(old, [*kept, *taken])
+    gone = {(c.op, c.contract, c.kernel, c.dtype, c.gauge) for c in changes if c.kind == "gone"}
+    return Merged([*kept, *taken], kept, [limit for limit in old if key_of(limit) in gone])
+
+
+def _count_ops(limit: Limit) -> int:
+    """From how many ops a universal limit was made, as its `kernel` has it: "28 ops"."""
+    count = re.match(r"\d+", limit.kernel or "")
+    return int(count[0]) if count else 0
+
+
+def key_of(limit: Limit) -> Key:
+    """What a limit is for."""
+    # A universal limit from one op more is the same limit, changed.
+    kernel = None if limit.is_universal else limit.kernel
+    return limit.op, limit.contract, kernel, limit.dtype, limit.gauge
+
+
+def order_of(key: Key) -> tuple[Any, ...]:
+    """Its place in a lock."""
+    op, contract, kernel, dtype, gauge = key
+    return op, contract, kernel or "", dtype or "", gauge, kernel is not None, dtype is not None
