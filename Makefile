@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/instrument/native/*)
 
-.PHONY: demo test lint docs bench results clean
+.PHONY: demo test lint docs reference bench results clean
 
 demo: .venv/.installed
 	$(BIN)/gonogo reproduce
@@ -17,9 +17,12 @@ lint: .venv/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# MkDocs 2 knows no plugins; the pins stay below it, and need not say so at every build.
 docs: .venv/.installed
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/mkdocs build --strict
+
+# docs/reference, from docstrings, commands and the pytest plugin; a test says when it is due.
+reference: .venv/.installed
+	$(BIN)/python docs/_site/make_reference.py
 
 bench: .venv/.installed
 	$(BIN)/python benchmarks/measure.py
@@ -32,7 +35,7 @@ bench: .venv/.installed
 
 # All tables of the documents, from the committed records.
 results: .venv/.installed
-	$(BIN)/gonogo calibrate $(sort $(wildcard records/h200-*)) -o src/gonogo/limits/shipped.lock
+	$(BIN)/gonogo calibrate $(sort $(wildcard records/h200-*)) --replace -o src/gonogo/limits/shipped.lock
 	$(BIN)/gonogo reproduce $(addprefix --records ,$(sort $(wildcard records/h200-*))) --out docs/results/h200
 	$(BIN)/gonogo reproduce --records records --out docs/results/all
 

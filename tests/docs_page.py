@@ -11,6 +11,9 @@ processors round otherwise), and … stands for anything. Notes before a block, 
     exits: 1             of the last command
     output               what the Python block before printed
     from: PATH           an excerpt of a file of the project
+    terminal: 80         a console block, run on a terminal of so many columns; it is shown whole, and fits them
+
+Sessions of Python, `pycon`, are examples of docstrings: they are run where they stand, not here.
 """
 
 from __future__ import annotations
@@ -24,18 +27,26 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 RUN = ("python", "bash", "console")
-OTHER = ("text", "toml")
+OTHER = ("text", "toml", "pycon")
 FENCE = re.compile(r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?$")
-NOTE = re.compile(r"^<!-- (?P<name>not run|exits|output|from)(?:: (?P<value>.+?))? -->$")
+NOTE = re.compile(r"^<!-- (?P<name>not run|exits|output|from|terminal)(?:: (?P<value>.+?))? -->$")
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?")
 FRAMES = re.compile(r"[┏┓┳┡╇┩└┘┴├┼┤┌┐┬━─\s]*")
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\].*?(?:\x07|\x1b\\))")
+"""What a terminal is sent and does not print: bold type, links."""
+SIZED = ("COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+"""Settings that would be believed before the terminal is."""
 ANYTHING = "…"
+HANGING = " " * 14
+"""Before a line that goes on with the one above it."""
 LARGEST_RATIO = 2.0
 
 
@@ -63,6 +74,16 @@ class Block:
         return "not run" not in self.notes and (self.language in RUN or bool({"output", "from"} & set(self.notes)))
 
     @property
+    def columns(self) -> int | None:
+        """Of the terminal it runs on; None where it is not run on one."""
+        text = self.notes.get("terminal")
+        if text is None:
+            return None
+        if self.language != "console" or not text.isdecimal() or int(text) == 0:
+            raise Stale(f"{self}: the note terminal: COLUMNS is for a console block")
+        return int(text)
+
+    @property
     def commands(self) -> list[tuple[str, list[str]]]:
         """Commands, and lines that each prints; a bash block is one command that shows nothing."""
         if self.language == "bash":
@@ -87,7 +108,10 @@ def parse_page(path: Path, name: str) -> list[Block]:
         if opened is not None:
             if line == "```":
                 text = "\n".join(body) + "\n"
-                blocks.append(Block(name, start, opened["language"], opened["title"], text, notes))
+                block = Block(name, start, opened["language"], opened["title"], text, notes)
+                if block.columns is not None:
+                    check_fits(block, block.columns)
+                blocks.append(block)
                 opened, notes = None, {}
             else:
                 body.append(line)
@@ -107,6 +131,71 @@ def parse_page(path: Path, name: str) -> list[Block]:
     if opened is not None:
         raise Stale(f"{name}:{start}: a fence without an end")
     return blocks
+
+
+def check_fits(block: Block, columns: int) -> None:
+    """Refuse output that is wider than its terminal, or is not shown whole."""
+    for command, shown in block.commands:
+        for line in shown:
+            if line.strip() == ANYTHING:
+                raise Stale(f"{block}: what a terminal shows is shown whole, without a line {ANYTHING}: {command}")
+            if (width := measure_width(line)) > columns:
+                raise Stale(f"{block}: {width} columns on a terminal of {columns}: {line}")
+
+
+def measure_width(line: str) -> int:
+    """Columns that a line takes on a terminal."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in line)
+    return len(line) + wide - sum(unicodedata.combining(letter) != 0 for letter in line)
+
+
+def run_command(command: str, columns: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash; on a terminal of so many columns where some are given, stderr apart in any case."""
+    bash = ["bash", "-euo", "pipefail", "-c", command]
+    if columns is None:
+        return subprocess.run(bash, capture_output=True, text=True)
+    import pty
+    import termios
+
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    settings = {name: value for name, value in os.environ.items() if name not in SIZED}
+    settings |= {"TERM": "xterm", "NO_COLOR": "1"}
+    pieces: list[bytes] = []
+    reading = threading.Thread(target=lambda: pieces.extend(iter(lambda: _read_terminal(ours), b"")))
+    with os.fdopen(ours, "rb", buffering=0):
+        try:
+            process = subprocess.Popen(
+                bash, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE, env=settings
+            )
+        finally:
+            os.close(theirs)  # or the end would never be seen
+        reading.start()
+        _, errors = process.communicate()
+        reading.join()
+    printed = b"".join(pieces).decode(errors="replace").replace("\r\n", "\n")
+    return subprocess.CompletedProcess(
+        bash, process.returncode, ESCAPES.sub("", printed), errors.decode(errors="replace")
+    )
+
+
+def _read_terminal(descriptor: int) -> bytes:
+    """The next piece of what was printed; nothing once all who could print have ended."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # how Linux says so
+        return b""
+
+
+def join_hanging(lines: Sequence[str]) -> list[str]:
+    """Lines with those that hang below them, by so many blanks, on the same line."""
+    joined: list[str] = []
+    for line in lines:
+        if line.startswith(HANGING) and joined:
+            joined[-1] = joined[-1].removesuffix(" \\") + f" {line.strip()}"  # as a shell does
+        else:
+            joined.append(line)
+    return joined
 
 
 def compare_output(shown: Sequence[str], printed: str, where: str) -> None:
@@ -210,11 +299,16 @@ class Reader:
     def _run_commands(self, block: Block) -> None:
         lines = []
         for place, (command, shown) in enumerate(block.commands, start=1):
-            ran = subprocess.run(["bash", "-euo", "pipefail", "-c", command], capture_output=True, text=True)
+            ran = run_command(command, block.columns)
             wanted = int(block.notes.get("exits", "0")) if place == len(block.commands) else 0
             if ran.returncode != wanted:
                 raise Stale(f"{block}: exit code {ran.returncode}\n{command}\n{ran.stdout}{ran.stderr}")
-            lines += [f"$ {command}", *self._compare(shown, ran.stdout, f"{block}: {command}")]
+            where = f"{block}: {command}"
+            if block.columns is None:
+                lines += [f"$ {command}", *self._compare(shown, ran.stdout, where)]
+            else:  # where a line is broken depends on the machine's name, and on paths
+                compare_output(join_hanging(shown), "\n".join(join_hanging(ran.stdout.splitlines())), where)
+                lines += [f"$ {command}", *shown]
         if block.language == "console":
             self.renewed[block.text] = "\n".join(lines) + "\n"
 

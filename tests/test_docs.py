@@ -1,4 +1,4 @@
-"""Every block of README, CONTRIBUTING and docs/ is run; what is marked as not run exists; figures are as generated.
+"""Every block of README, CONTRIBUTING, records/ and docs/ is run; what is not run exists; figures are as generated.
 
 `docs_page.py` has the rules. Pages run in a folder of their own, on the CPU, as a reader of a clone would run them.
 """
@@ -20,8 +20,9 @@ from pathlib import Path
 
 import click
 import pytest
-from docs_page import Block, Stale, compare_output, parse_page, renew_output
+from docs_page import Block, Reader, Stale, compare_output, parse_page, renew_output, run_command
 
+from gonogo.cases import DISTRIBUTIONS, DRAWN, DTYPE_CODES, LAYOUTS
 from gonogo.cli import cli
 from gonogo.ops import find_ops
 
@@ -31,6 +32,7 @@ README = ROOT / "README.md"
 PAGES = [
     README,
     ROOT / "CONTRIBUTING.md",
+    ROOT / "records" / "README.md",
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if not path.is_relative_to(RESULTS)),
 ]
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
@@ -38,13 +40,13 @@ BLOCKS = {name: parse_page(path, name) for name, path in zip(NAMES, PAGES, stric
 MARKED = [block for blocks in BLOCKS.values() for block in blocks if "not run" in block.notes]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+SOURCES = ROOT / "src"
 WITH_EXAMPLES = [
-    "gonogo.formats",
-    "gonogo.instrument.gauges",
-    "gonogo.instrument.readings",
-    "gonogo.instrument.running_error",
-    "gonogo.instrument.stats",
+    ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted(SOURCES.rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
 ]
+MAKE_REFERENCE = ROOT / "docs" / "_site" / "make_reference.py"
 
 
 @pytest.mark.skipif(not (Path(sys.executable).parent / "gonogo").exists(), reason="a reader has gonogo installed")
@@ -88,6 +90,35 @@ def test_no_command_hides_in_a_block_that_is_not_run(name: str) -> None:
         if block.language in ("text", "toml") and not block.runs and not block.title:
             hidden = re.findall(r"^(?:\$|gonogo|make|pytest|pip|python) .*", block.text, re.M)
             assert not hidden, f"{block}: {hidden}; make it a console or bash block"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sessions_are_examples_of_docstrings(name: str) -> None:
+    """Which are run where they stand; a page of its own would hide code in them."""
+    sessions = [block for block in BLOCKS[name] if block.language == "pycon"]
+    assert not sessions or name.startswith("docs/reference/"), f"{sessions[0]}: make it a python block"
+
+
+def test_references_are_as_the_code_says() -> None:
+    ran = subprocess.run([sys.executable, MAKE_REFERENCE, "--check"], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr.strip() or "run: make reference"
+
+
+def test_every_public_name_is_described() -> None:
+    import gonogo
+
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    described = set(re.findall(r"^### gonogo\.(\w+)$", page, re.M)) | set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+    assert set(gonogo.__all__) - {"__version__", "errors", "formats"} <= described
+    assert "`gonogo.errors`" in page
+
+
+def test_every_piece_of_a_case_id_is_explained() -> None:
+    section = _read_prose("docs/how-to/failure.md").split("\n## Case ids\n")[1].split("\n## ")[0]
+    pieces, tables = section.split("| layout | code |")
+    assert re.findall(r"^\| (\w+) \| `(\w)` \| \w", tables, re.M) == [(layout, layout[0]) for layout in LAYOUTS]
+    assert sorted(re.findall(r"^\| `(\w+)` \| \S", tables, re.M)) == sorted([*DISTRIBUTIONS, DRAWN])
+    assert not [code for code in DTYPE_CODES.values() if f"`{code}`" not in pieces]
 
 
 def _read_prose(name: str) -> str:
@@ -146,13 +177,32 @@ def _check_imports(block: Block) -> None:
 
 
 def test_readme_headline_is_as_generated() -> None:
-    lines = README.read_text(encoding="utf-8").splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("|"))
-    table = list(takewhile(lambda line: line.startswith("|"), lines[start:]))
+    """Fewer methods and columns than the results have; each cell is that of its method and column there."""
+    shown = _read_table(README.read_text(encoding="utf-8"))
     generated = (RESULTS / "h200" / "results.md").read_text(encoding="utf-8")
-    section = generated.split("## All methods, held out by run\n")[1].split("\n## ")[0]
-    assert len(table) > 10
-    assert set(table) <= set(section.splitlines()), "copy the rows anew after: make results"
+    rows = _read_table(generated.split("## All methods, held out by run\n")[1])
+    assert {"gonogo", "paper", "current"} < shown.keys()
+    assert len(shown) >= 8
+    for method, row in shown.items():
+        assert {"false positives", "manifest flagged", "manifest no-go", "not judged"} < row.keys()
+        assert row.items() <= rows[method].items(), f"{method}: copy the cells anew after: make results"
+
+
+def _read_table(text: str) -> dict[str, dict[str, str]]:
+    """The first table of methods: its rows by method, and cells by column."""
+    lines = dropwhile(lambda line: not line.startswith("| method "), text.splitlines())
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in takewhile(lambda line: line.startswith("|"), lines)
+    ]
+    return {row[0]: dict(zip(rows[0], row, strict=True)) for row in rows[2:]}
+
+
+def test_readme_tells_what_is_needed() -> None:
+    text, project = README.read_text(encoding="utf-8"), PROJECT["project"]
+    (torch,) = [needed for needed in project["optional-dependencies"]["torch"] if needed.startswith("torch")]
+    assert f"Python {project['requires-python'].removeprefix('>=')} or later" in text
+    assert f"torch, {torch.removeprefix('torch>=').partition(',')[0]} or later" in text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -222,6 +272,40 @@ def test_numbers_are_renewed_and_words_are_not() -> None:
     assert renew_output(shown, printed.replace("limit", "bound")) == shown
 
 
+LOOK = f"""{shlex.quote(sys.executable)} -c 'import os; print(os.get_terminal_size().columns, os.isatty(2))'"""
+
+
+def test_commands_run_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    ran = run_command(f"{LOOK}; echo below >&2; echo $TERM $NO_COLOR ${{COLUMNS-none}}; exit 3", 77)
+    assert ran.stdout == "77 False\nxterm 1 none\n"
+    assert (ran.stderr, ran.returncode) == ("below\n", 3)
+    styled = run_command(r"printf '\033[1mbold\033[0m \033]8;;file:x\033\\link\033]8;;\033\\ …\n'", 80)
+    assert styled.stdout == "bold link …\n"
+    assert len(run_command("head -c 3000000 /dev/zero | tr '\\0' x; echo >&2", 80).stdout) == 3_000_000
+    assert run_command("cat", 80).stdout == "", "nobody types"
+
+
+def test_a_page_shows_a_terminal_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    page = tmp_path / "page.md"
+
+    def run(shown: str) -> None:
+        text = f"<!-- terminal: 20 -->\n```console\n$ seq 3; {LOOK}\n{shown}\n```\n"
+        page.write_text(text, encoding="utf-8")
+        Reader(tmp_path).run(parse_page(page, "page.md"))
+
+    run("1\n2\n3\n20 False")
+    run("1\n2\n3\n20 …")
+    with pytest.raises(Stale, match="printed"):
+        run("1\n2\n3\n200 False")
+    with pytest.raises(Stale, match="shown whole"):
+        run("1\n…\n20 False")
+    with pytest.raises(Stale, match="21 columns on a terminal of 20"):
+        run("1\n2\n3\n" + "é" * 21)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -230,6 +314,8 @@ def test_numbers_are_renewed_and_words_are_not() -> None:
         ("- list\n  ```bash\n", "first column"),
         ("```bash\ngonogo ops\n", "without an end"),
         ("<!-- not run: slow -->\nwords\n", "no block follows"),
+        ("<!-- terminal: 80 -->\n```bash\ngonogo ops\n```\n", "for a console block"),
+        ("<!-- terminal: wide -->\n```console\n$ gonogo ops\n```\n", "for a console block"),
     ],
 )
 def test_code_cannot_hide(text: str, told: str, tmp_path: Path) -> None:
