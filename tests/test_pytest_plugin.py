@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from pytest_project import RIGHT, run
+from warm import run_pytest
 
 import gonogo
 from gonogo.cases import NON_FINITE
@@ -23,20 +25,6 @@ from gonogo.records import load_columns, read_run
 
 pytest_plugins = ("pytester",)
 
-RIGHT = """
-    import torch
-
-    def test_relu(gonogo):
-        found = gonogo.verify(torch.relu, op="relu", device="cpu")
-        assert found.decision == "go"
-
-    def test_softmax(gonogo):
-        gonogo.verify(lambda x: torch.softmax(x, -1), op="softmax", device="cpu", dtypes=("float16",))
-
-    def test_output(gonogo):
-        x = torch.linspace(-3, 3, 33).reshape(3, 11)
-        gonogo.check(torch.tanh(x), "tanh", inputs={"input": x})
-"""
 OWN = """
     import pytest, torch
     from gonogo import Op
@@ -56,10 +44,6 @@ OWN = """
 """
 
 
-def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("--gonogo-cases", "6", "-p", "no:cacheprovider", *options, timeout=120)
-
-
 def set_value(path: Path, op: str, value: float) -> None:
     limits, provenance = read_lock(path)
     write_lock(path, [replace(one, value=value) if one.op == op else one for one in limits], provenance)
@@ -70,7 +54,7 @@ def test_a_project_from_no_lock_to_junit(pytester: pytest.Pytester) -> None:
     lock = pytester.path / "gonogo.lock"
     found = run(pytester)
     found.assert_outcomes(failed=3)
-    remedy = "Measure it: pytest --gonogo-update-new"
+    remedy = "Measure it: pytest --gonogo-update-new, or use the package's: --gonogo-limits shipped"
     found.stdout.fnmatch_lines(
         [f"no limit for relu, contract float32, in gonogo.lock, which does not exist. {remedy}"]
     )
@@ -163,7 +147,7 @@ def test_own_op_and_wrong_kernels(pytester: pytest.Pytester) -> None:
         "E * worst case  squares:*: no-go: reads * bound, above the limit *",
         "E * lock        limit from limits.toml; seed 0, 6 cases per dtype",
     ])  # fmt: skip
-    found.stdout.no_fnmatch_line("*pytest_plugin.py*")
+    found.stdout.no_fnmatch_line("*src/gonogo/*")
 
     lock.write_text("format = 1\n<<<<<<< ours\n")
     found = run(pytester, "--gonogo-update")
@@ -293,7 +277,8 @@ def test_costs_nothing_when_unused(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         "import json, sys\ndef pytest_unconfigure():\n    print(json.dumps(['torch' in sys.modules]))"
     )
-    found = run(pytester, "--gonogo-update", "--gonogo-seed", "random")
+    # In a Python that has loaded nothing yet.
+    found = pytester.runpytest_subprocess("--gonogo-update", "--gonogo-seed", "random", timeout=120)
     found.assert_outcomes(passed=1)
     found.stdout.fnmatch_lines(["gonogo: --gonogo-seed *[0-9]", json.dumps([False])])
     quiet = run(pytester, "-q", "--gonogo-seed", "random")
@@ -410,14 +395,14 @@ def test_cases_and_seeds(pytester: pytest.Pytester) -> None:
     run(pytester, "--gonogo-update-new")
 
     def list_cases(*options: str) -> str:
-        found = pytester.runpytest_subprocess("-s", "-p", "no:cacheprovider", *options, timeout=120)
+        found = run(pytester, "-s", *options)
         found.assert_outcomes(passed=1)
         return next(line for line in found.outlines if line.count("relu:f32:"))
 
     assert list_cases("--gonogo-cases", "3").count("relu:") == 3
     seven = list_cases("--gonogo-cases", "3", "--gonogo-seed", "7")
     assert all(f":{7 * 10**6 + number}'" in seven for number in range(3))
-    assert list_cases().count("relu:") == 24
+    assert run_pytest(pytester, "-s").stdout.str().count("relu:f32") == 24
     drawn = {list_cases("--gonogo-cases", "1", "--gonogo-seed", "random") for _ in range(3)}
     assert len(drawn) == 3
 

@@ -22,7 +22,8 @@ from gonogo.limits.changes import (
     count_changes,
     diff_limits,
     merge_limits,
-    tell_changes,
+    order_by_kind,
+    tell_change,
 )
 from gonogo.limits.lock import Provenance, note_devices, write_lock
 from gonogo.table import Table
@@ -194,8 +195,8 @@ def _print_written(
         return
     kept = len(written.kept)
     echo(f"{_tell_made(made.limits, method.gauge, rule_name)} in {out}: {count_changes(changes, written.limits)}")
-    for line in tell_changes(changes):
-        echo(line)
+    for change in order_by_kind(changes):
+        echo(tell_change(change))
     if kept:
         plural = "" if kept == 1 else "s"
         echo(f"kept {kept} limit{plural} that these runs do not make anew; to lose them: --replace")

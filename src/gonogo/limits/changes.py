@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -52,22 +52,24 @@ def diff_limits(old: Sequence[Limit], new: Sequence[Limit]) -> list[Change]:
     ]
 
 
-def count_changes(changes: Sequence[Change], limits: Sequence[Limit]) -> str:
+def count_changes(changes: Sequence[Change], limits: Collection[object]) -> str:
     """How many of each kind, and how many of `limits` are what they were: "2 new, 1 loosened, 4 unchanged"."""
     counts: dict[str, int] = {kind: sum(change.kind == kind for change in changes) for kind in KINDS}
     counts["unchanged"] = len(limits) - sum(change.after is not None for change in changes)
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
 
 
-def tell_changes(changes: Sequence[Change]) -> list[str]:
-    """A line per change, in the order of KINDS."""
-    lines = []
-    for change in sorted(changes, key=lambda change: KINDS.index(change.kind)):
-        numbers = " → ".join(f"{value:.4g}" for value in (change.before, change.after) if value is not None)
-        op = "all ops" if change.op == EVERY_OP else change.op
-        parts = [op, f"contract {change.contract}", change.kernel, change.dtype]
-        lines.append(f"  {change.kind:<10} {', '.join(part for part in parts if part)}: {numbers}")
-    return lines
+def tell_change(change: Change) -> str:
+    """A line."""
+    numbers = " → ".join(f"{value:.4g}" for value in (change.before, change.after) if value is not None)
+    op = "all ops" if change.op == EVERY_OP else change.op
+    parts = [op, f"contract {change.contract}", change.kernel, change.dtype]
+    return f"  {change.kind:<10} {', '.join(part for part in parts if part)}: {numbers}"
+
+
+def order_by_kind(changes: Sequence[Change]) -> list[Change]:
+    """In the order of KINDS."""
+    return sorted(changes, key=lambda change: KINDS.index(change.kind))
 
 
 def _name_pooled(named: Mapping[Key, float], pooled: dict[Key, float]) -> None:

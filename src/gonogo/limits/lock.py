@@ -49,11 +49,13 @@ def note_devices(
     `provenance` is that of the lock so far, `devices_of_runs` has the runs that are new.
     """
     of_runs: dict[str, str] = {}
+    elsewhere: set[str] = set()
     for limit in limits:
         told = ", ".join(list_devices(limit, provenance))
         of_runs |= {run: devices_of_runs.get(run, str(provenance.get(DEVICE_OF + run, told))) for run in limit.runs}
+        elsewhere |= set() if limit.runs else {told}
     facts = {name: value for name, value in provenance.items() if not name.startswith(DEVICE_OF)}
-    devices = sorted({device for device in of_runs.values() if device})
+    devices = sorted({*of_runs.values(), *elsewhere} - {""})
     if len(devices) > 1:
         facts |= {DEVICE_OF + run: device for run, device in of_runs.items() if device}
     return facts | {"devices": ", ".join(devices)}

@@ -7,6 +7,7 @@ deterministic bound.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,9 @@ from gonogo.user.kernels import compute_in, make_controls, name_function
 from gonogo.user.planning import Choice
 from gonogo.words import find_op, need_torch
 
+RUN = "{machine}, seed {seed}, {cases} cases per dtype"
+"""What a lock file calls the measurement of a limit; it has no run directory."""
+PER_DTYPE = re.compile(r", (\d+) cases per dtype$")
 GIVE_CONTROLS = "Give correct kernels to measure it on: controls=[...]"
 
 
@@ -71,9 +75,15 @@ def measure_limit(
     machine = name_device(describe_environment(where))
     limit = make_limit(
         rule("pooled"), "bound", np.array(readings), op=source.name, contract=contract.describe(), kernel=made_from,
-        runs=(f"{machine}, seed {seed}, {cases} cases per dtype",),
+        runs=(RUN.format(machine=machine, seed=seed, cases=cases),),
     )  # fmt: skip
     return check_limit(limit, made_from), machine
+
+
+def count_per_dtype(limit: Limit) -> int | None:
+    """On how many cases of every dtype a limit was measured; None where it was not measured here, but from runs."""
+    counts = [PER_DTYPE.search(run) for run in limit.runs]
+    return max((int(count[1]) for count in counts if count), default=None)
 
 
 def list_calibrating(records: Sequence[Record], controls: Sequence[Kernel]) -> list[float]:

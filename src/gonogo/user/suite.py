@@ -13,7 +13,8 @@ from typing import Any, Literal
 from gonogo._version import __version__
 from gonogo.errors import InputError
 from gonogo.limits import Limit
-from gonogo.limits.lock import Provenance, diff_limits, read_lock, write_lock
+from gonogo.limits.changes import count_changes, diff_limits, order_by_kind, tell_change
+from gonogo.limits.lock import Provenance, list_devices, note_devices, read_lock, write_lock
 from gonogo.limits.shipped import pick_limit
 from gonogo.ops import Op
 from gonogo.schema import Contract
@@ -39,10 +40,12 @@ class Suite:
     seed: int
     known: Sequence[Limit] | None = None
     """Limits of the lock file, once it was read."""
+    provenance: Provenance = field(default_factory=dict)
+    """Of the lock file."""
     used: set[Key] = field(default_factory=set)
     fresh: dict[Key, Limit] = field(default_factory=dict)
-    machines: set[str] = field(default_factory=set)
-    """That the fresh limits were measured on."""
+    machines: dict[str, str] = field(default_factory=dict)
+    """By run, what a fresh limit was measured on."""
 
     def give_limit(
         self, op: str | Op, contract: Contract, controls: Sequence[Callable[..., Any]], device: str
@@ -54,8 +57,9 @@ class Suite:
         remedy = f"Measure it: pytest --gonogo-update-new{self.option}"
         if self.known is None:
             if not self.update and not self.path.exists():
-                raise InputError(f"{missing}, which does not exist. {remedy}")
-            self.known = self._read()[0]
+                shipped = "use the package's: --gonogo-limits shipped"
+                raise InputError(f"{missing}, which does not exist. {remedy}, or {shipped}")
+            self.known, self.provenance = self._read()
         if self.update != "all":
             again = f"pytest --gonogo-update{self.option}"
             known = pick_limit(self.known, *key, self.name, again)
@@ -68,28 +72,38 @@ class Suite:
                 op, contract, controls=controls, cases=self.cases, seed=self.seed, device=device
             )
             self._add(limit)
-            self.machines.add(machine)
+            self.machines |= dict.fromkeys(limit.runs, machine)
         return self.fresh[key]
 
     def find_limit(self, op: Op, contract: Contract) -> Limit | None:
         """The limit of the lock file for an op that need not have one of its own; None: none."""
         if self.known is None and self.path.exists():
-            self.known = self._read()[0]
+            self.known, self.provenance = self._read()
         key = (op.name, contract.describe())
         known = pick_limit(self.known or (), *key, self.name)
         if known is not None:
             self.used.add(key)
         return known
 
+    def list_devices(self, limit: Limit) -> tuple[str, ...]:
+        """The machines that a limit of this run is from."""
+        if self.is_fresh(limit):
+            return tuple(sorted({self.machines[run] for run in limit.runs}))
+        return list_devices(limit, self.provenance)
+
+    def is_fresh(self, limit: Limit) -> bool:
+        """Whether a limit was measured in this run."""
+        return self.fresh.get((limit.op, limit.contract)) is limit
+
     def to_dict(self) -> dict[str, Any]:
         """What another process must know, in plain types."""
         fresh = [asdict(limit) for limit in self.fresh.values()]
-        return {"used": sorted(self.used), "fresh": fresh, "machines": sorted(self.machines)}
+        return {"used": sorted(self.used), "fresh": fresh, "machines": dict(self.machines)}
 
     def merge(self, other: Mapping[str, Any]) -> None:
         """Take in what another process knows."""
         self.used |= {(op, contract) for op, contract in other["used"]}
-        self.machines |= set(other["machines"])
+        self.machines |= other["machines"]
         for fields in other["fresh"]:
             self._add(Limit(**fields | {"runs": tuple(fields["runs"])}))
 
@@ -98,21 +112,15 @@ class Suite:
         old, provenance = self._read()
         # One limit per op and contract, whatever an earlier one was made from.
         kept = [limit for limit in old if limit.gauge != "bound" or (limit.op, limit.contract) not in self.fresh]
-        machines = {*str(provenance.get("devices", "")).split(", "), *self.machines} - {""}
-        facts: Provenance = {"gonogo": __version__, "devices": ", ".join(sorted(machines))}
+        limits = [*kept, *self.fresh.values()]
+        facts = note_devices(limits, provenance | {"gonogo": __version__}, self.machines)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_lock(self.path, [*kept, *self.fresh.values()], provenance | facts)
+        write_lock(self.path, limits, facts)
         before = {key: limit for key, limit in _index(old).items() if key in self.fresh}
         changes = diff_limits(_anonymous(before), _anonymous(self.fresh))
-        changes.sort(key=lambda change: ("new", "tightened", "loosened", "gone").index(change.kind))
-        counts = {kind: sum(c.kind == kind for c in changes) for kind in ("new", "tightened", "loosened")}
-        counts["unchanged"] = len(self.fresh) - len(changes)
-        listed = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-        lines = [f"{_count(self.fresh, 'limit')} written to {self.name}: {listed}"]
-        for change in changes:
-            was = "" if change.before is None else f"{change.before:.4g} → "
-            told_change = f"{was}{change.after:.4g} ({self.fresh[change.op, change.contract].kernel})"
-            lines.append(f"  {change.kind:<10} {change.op}, contract {change.contract}: {told_change}")
+        lines = [f"{_count(self.fresh, 'limit')} written to {self.name}: {count_changes(changes, self.fresh)}"]
+        for change in order_by_kind(changes):
+            lines.append(f"{tell_change(change)} ({self.fresh[change.op, change.contract].kernel})")
         return lines
 
     def find_unused(self) -> list[str]:
