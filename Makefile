@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/instrument/native/*)
 
-.PHONY: demo test lint docs reference bench results clean
+.PHONY: demo test quick lint docs reference bench results clean
 
 demo: .venv/.installed
 	$(BIN)/gonogo reproduce
 
 test: .venv/.installed
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# Every stage, without what is marked slow.
+quick: .venv/.installed
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

@@ -71,7 +71,8 @@ class Block:
     @property
     def runs(self) -> bool:
         """Whether something happens when the page is run."""
-        return "not run" not in self.notes and (self.language in RUN or bool({"output", "from"} & set(self.notes)))
+        written = self.title or {"output", "from"} & set(self.notes)
+        return "not run" not in self.notes and (self.language in RUN or bool(written))
 
     @property
     def columns(self) -> int | None:

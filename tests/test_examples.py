@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm import run_python
+
+pytest.importorskip("torch")
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 SAID = {
@@ -27,10 +28,11 @@ SAID = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example(path: Path, tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 60
-    ran = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    ran = run_python(path, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     for words in SAID[path.name]:
         assert words in ran.stdout, ran.stdout

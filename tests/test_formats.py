@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
+from itertools import pairwise
 
 import ml_dtypes
 import numpy as np
 import pytest
-from exact import LAYOUTS, NAN, NEGATIVE, POSITIVE, Layout, to_float
+from exact import LAYOUTS, NAN, NEGATIVE, POSITIVE, to_float
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +21,11 @@ NARROW = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 WIDE = ["float32", "float64"]
 
 
-def exact_values(layout: Layout, patterns: np.ndarray) -> list[Fraction | str]:
-    return [layout.decode(int(p)) for p in patterns]
+@cache
+def exact_values(name: str) -> list[Fraction | str]:
+    """Of every pattern in turn."""
+    layout = LAYOUTS[name]
+    return [layout.decode(pattern) for pattern in range(2**layout.bits)]
 
 
 def as_float(value: Fraction | str) -> float:
@@ -67,10 +72,9 @@ def test_constants(name: str) -> None:
 
 @pytest.mark.parametrize("name", NARROW)
 def test_every_pattern_decodes_and_orders(name: str) -> None:
-    fmt, layout = FORMATS[name], LAYOUTS[name]
+    fmt = FORMATS[name]
     patterns = all_patterns(fmt)
-    values = exact_values(layout, patterns)
-    np.testing.assert_array_equal(fmt.decode(patterns), [as_float(v) for v in values])
+    np.testing.assert_array_equal(fmt.decode(patterns), [as_float(v) for v in exact_values(name)])
     negative = patterns >> (fmt.bits - 1) == 1
     np.testing.assert_array_equal(np.signbit(fmt.decode(patterns))[negative], True)
     number = ~np.isnan(fmt.decode(patterns))
@@ -82,21 +86,29 @@ def test_every_pattern_decodes_and_orders(name: str) -> None:
     np.testing.assert_array_equal(fmt.from_key(keys), fmt.decode(patterns)[number])
 
 
-@pytest.mark.parametrize("name", NARROW)
+def exact_edges(name: str) -> tuple[list[Fraction], list[Fraction]]:
+    """Finite values from 0 up, and the edges of their cells: one below each, and the last one's upper."""
+    values = exact_values(name)[: LAYOUTS[name].top + 1]
+    assert all(isinstance(value, Fraction) for value in values)
+    beyond = 2 * values[-1] - values[-2]
+    neighbours = [-values[1], *values, beyond]
+    return values, [(below + above) / 2 for below, above in pairwise(neighbours)]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if FORMATS[name].bits == 16 else name for name in NARROW]
+)
 def test_every_pattern_ulp_and_cell(name: str) -> None:
-    fmt, layout = FORMATS[name], LAYOUTS[name]
-    for pattern in range(layout.top + 1):
-        value, above = layout.decode(pattern), layout.decode(pattern + 1)
-        below = layout.decode(pattern - 1) if pattern else -layout.decode(1)
-        assert isinstance(value, Fraction)
-        gap = above - value if pattern < layout.top else value - below
-        exact = float(value)
-        assert Fraction(float(fmt.ulp(np.float64(exact)))) == gap
-        cell = fmt.cell(exact)
-        assert (cell.low, cell.high) == ((below + value) / 2, value + gap / 2)
-        assert cell.closed == (pattern % 2 == 0)
-        mirrored = fmt.cell(-exact)
+    fmt = FORMATS[name]
+    values, edges = exact_edges(name)
+    exact = [float(value) for value in values]
+    gaps = [above - value for value, above in pairwise([*values, 2 * values[-1] - values[-2]])]
+    assert [Fraction(ulp) for ulp in fmt.ulp(np.array(exact)).tolist()] == gaps
+    for pattern, value in enumerate(exact):
+        cell, mirrored = fmt.cell(value), fmt.cell(-value)
+        assert (cell.low, cell.high) == (edges[pattern], edges[pattern + 1])
         assert (mirrored.low, mirrored.high) == (-cell.high, -cell.low)
+        assert cell.closed == mirrored.closed == (pattern % 2 == 0)
     if fmt.has_infinity:
         assert fmt.cell(math.inf).low == fmt.overflow_threshold
         assert fmt.cell(math.inf).high == math.inf
@@ -138,24 +150,45 @@ def test_rounding_agrees_with_casts(name: str) -> None:
     np.testing.assert_array_equal(fmt.round(random.astype(np.float64)), cast)
 
 
+POINT = 200
+"""Bits behind the point of the whole numbers below: enough for a float64 beside the smallest cell's end."""
+FAR = 2.0**200
+"""Above any reference: the end of infinity's cell."""
+
+
+def to_whole(real: Fraction | float) -> int:
+    """A real in units of 2^-POINT: as exact as a Fraction, and much quicker."""
+    numerator, denominator = real.as_integer_ratio()
+    whole, rest = divmod(numerator << POINT, denominator)
+    assert rest == 0
+    return whole
+
+
 @pytest.mark.parametrize("name", NARROW)
 def test_cell_distance_of_every_pattern(name: str) -> None:
     """References at the value, at both cell ends, one float64 beyond them, and far away."""
     fmt = FORMATS[name]
-    values = fmt.decode(all_patterns(fmt))
-    values = values[~np.isnan(values)]
-    cells = [fmt.cell(float(v)) for v in values]
-    low, high = (np.array([to_float(Fraction(end)) if abs(end) != math.inf else end for end in ends]) for ends in
-                 ((c.low for c in cells), (c.high for c in cells)))  # fmt: skip
+    positive, edges = exact_edges(name)
+    ends = [to_whole(edge) for edge in edges]
+    cells = [*pairwise(ends)]
+    values = [float(value) for value in positive]
+    if fmt.has_infinity:
+        cells.append((ends[-1], to_whole(FAR)))
+        values.append(math.inf)
+    cells += [(-high, -low) for low, high in cells]
+    values = np.array([*values, *(-value for value in values)])
+    low, high = (np.ldexp([float(end) for end in side], -POINT) for side in zip(*cells, strict=True))
+    low[low == -FAR], high[high == FAR] = -math.inf, math.inf
     for reference in (
         values, low, high, np.nextafter(low, -math.inf), np.nextafter(high, math.inf), -values, values * 3 + 1
     ):  # fmt: skip
-        finite = np.isfinite(reference)
+        finite = np.flatnonzero(np.isfinite(reference))
         exact = [
-            to_float(c.distance(Fraction(float(r))))
-            for c, r in zip(np.array(cells, object)[finite], reference[finite], strict=True)
+            max(cells[place][0] - real, real - cells[place][1], 0)
+            for place, real in zip(finite, map(to_whole, reference[finite].tolist()), strict=True)
         ]
-        np.testing.assert_array_equal(fmt.cell_distance(values[finite], reference[finite]), exact)
+        expected = np.ldexp([*map(float, exact)], -POINT)  # float() rounds to nearest, ties to even
+        np.testing.assert_array_equal(fmt.cell_distance(values[finite], reference[finite]), expected)
 
 
 @pytest.mark.parametrize("name", WIDE)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm import run_python
 
 from gonogo.campaign import Plan, resume_campaign, run_campaign
 from gonogo.errors import InputError
@@ -72,12 +71,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     return read_rows(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["between", "half-line", "part-written"])
 def test_kill_and_resume(moment: str, undisturbed: list[dict], tmp_path: Path) -> None:
     script, folder = tmp_path / "victim.py", tmp_path / "run"
     script.write_text(VICTIM)
-    ended = subprocess.run([sys.executable, script, moment, folder, MORE_OPS], capture_output=True, timeout=300)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    ended = run_python(script, moment, folder, MORE_OPS, cwd=tmp_path)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     kept = read_rows(folder)
     assert 0 < len(kept) < len(undisturbed)
     assert all(row in undisturbed for row in kept)
@@ -87,7 +87,7 @@ def test_kill_and_resume(moment: str, undisturbed: list[dict], tmp_path: Path) -
     assert not (folder / "journal.jsonl").exists()
 
 
-def test_resume_of_a_whole_run_does_nothing(undisturbed: list[dict], tmp_path: Path) -> None:
+def test_resume_of_a_whole_run_does_nothing(tmp_path: Path) -> None:
     plan = Plan(("calm",), ("float32",), cases=1, ops_folders=(str(MORE_OPS),))
     run_campaign(plan, tmp_path, workers=1)
     before = read_rows(tmp_path)

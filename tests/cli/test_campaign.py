@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from command import gonogo, spawn
 
 import gonogo as package
 from gonogo.cli import cli
@@ -23,15 +24,10 @@ MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
 CORPUS = [name for name in op_names() if (Path(package.__file__).parent / "ops" / name).is_dir()]
 
 
-def gonogo(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gonogo", *map(str, words)], capture_output=True, text=True, timeout=300
-    )
-
-
+@pytest.mark.slow
 def test_run_then_resume_then_show(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    made = gonogo(
+    made = spawn(
         "run", "calm", "--ops-path", MORE_OPS, "--cases", 3, "--seed", 2, "--dtypes", "half,torch.bfloat16",
         "--device", "cpu", "--out", folder, "--json",
     )  # fmt: skip
@@ -50,7 +46,8 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
     again = gonogo("run", "--resume", "--out", folder, "--json")
     assert json.loads(again.stdout)["outcomes"] == {}
     faulty = next(row for row in table.to_pylist() if row["kernel"] == "calm_drops_last" and row["bound"] > 100)
-    shown = gonogo("show", faulty["case"], "calm_drops_last", "--ops-path", MORE_OPS, "--json", "--device", "cpu")
+    shown = spawn("show", faulty["case"], "calm_drops_last", "--ops-path", MORE_OPS, "--json", "--device", "cpu")
+    assert shown.returncode == 0, shown.stderr
     replayed = json.loads(shown.stdout)
     for name in ("bound", "max_abs", "max_ulp", "mean_rel", "bits_equal", "policy_aiter"):
         assert replayed["record"][name] == pytest.approx(faulty[name], rel=1e-6)
@@ -73,7 +70,7 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
             "unknown strategy 'even'; known: default, boundary, regular, odd",
         ),
         (["run", "relu", "--cases", "0"], "0 cases: at least 1 is needed"),
-        (["run", "relu", "--dtypes", ""], "no dtype: at least 1 is needed; known: float16, bfloat16, float32"),
+        (["run", "relu", "--dtypes", ""], "--dtype names nothing: give a word, or leave it out"),
         (["run", "softmax", "--distributions", "integers"], "op softmax takes none of the distributions integers"),
         (["run", "relu", "--seed", "9223372036854"], "seed 9223372036854 is too large"),
         (["run", "relu", "--device", "cpu", "--out", "EMPTY/run", "--memory-gb", "nan"], "it must be above 0"),
@@ -146,7 +143,7 @@ def test_numbers_out_of_range(words: list[str], message: str) -> None:
 
 
 def test_ops_in_a_pipe_cuts_nothing() -> None:
-    told = gonogo("ops").stdout
+    told = gonogo("ops", *(op.name for op in find_ops(CORPUS))).stdout
     assert "…" not in told
     for op in find_ops(CORPUS):
         assert f" {op.name} " in told
@@ -210,6 +207,7 @@ def test_resume_where_the_ops_have_moved(tmp_path: Path) -> None:
     assert json.loads(found.stdout)["outcomes"] == {"ok": 3}
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     folder, cases = tmp_path / "run", 400
     command = [

@@ -1,14 +1,17 @@
-"""Shell completion, asked for as a shell asks: by an environment variable, in a process of its own."""
+"""Shell completion, asked for as a shell asks: by an environment variable, where torch is not loaded."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from command import Ended, gonogo
 
 from gonogo.cli._completion import HOLDOUTS
 from gonogo.evaluate.folds import HOLDOUTS as TAKEN
@@ -16,64 +19,82 @@ from gonogo.ops import DTYPES, get_op, op_names
 from gonogo.policies import load_policies
 
 CODE = "import sys; from gonogo.cli import main; sys.argv[0] = 'gonogo'; main()"
-WATCHED = """
-import atexit, sys
-@atexit.register
-def tell():
-    loaded = {'torch', 'triton', 'pyarrow'} & set(sys.modules)
-    sys.stderr.write('loaded: ' + ' '.join(sorted(loaded)))
+ANSWER = """
+import contextlib, io, json, os, sys
+from gonogo.cli import main
+
+sys.argv[0], answers = 'gonogo', []
+for asked in json.load(sys.stdin):
+    os.environ.update(asked)
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), write_through=True)) as said:
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+    answers.append((code, said.buffer.getvalue().decode()))
+loaded = {'torch', 'triton', 'pyarrow'} & set(sys.modules)
+print(json.dumps({'answers': answers, 'loaded': sorted(loaded)}))
 """
+"""Answers many questions, each by the entry point, since a process takes longer to start than to answer."""
+LEFT_OUT = ("SHELL", "XDG_CONFIG_HOME", "ZDOTDIR")
 
 
-def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {
-        name: value for name, value in os.environ.items() if name not in ("SHELL", "XDG_CONFIG_HOME", "ZDOTDIR")
-    }
-    return subprocess.run(
-        [sys.executable, "-c", WATCHED + CODE, *words], capture_output=True, text=True, timeout=60,
-        env=kept | environment,
-    )  # fmt: skip
+def run(*words: str, **environment: str) -> Ended:
+    """The command, in an environment that says nothing of this user's shell but what is given."""
+    kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+    with mock.patch.dict(os.environ, kept | environment, clear=True):
+        return gonogo(*words)
 
 
-def complete(*words: str, shell: str = "bash") -> list[str]:
-    """What is offered for the last word."""
-    asked = {"COMP_WORDS": " ".join(["gonogo", *words]), "COMP_CWORD": str(len(words))}
-    if shell == "fish":
-        asked["COMP_CWORD"] = words[-1]
-    done = run(_GONOGO_COMPLETE=f"{shell}_complete", **asked)
-    assert done.returncode == 0
-    assert done.stderr == "loaded: ", "completion must be quick"
+def complete(*lines: str, shell: str = "bash") -> list[list[str]]:
+    """What is offered for the last word of each line; an empty one where it ends in a space."""
+    asked = []
+    for line in lines:
+        words = line.split(" ")
+        place = words[-1] if shell == "fish" else str(len(words))
+        asked.append({"_GONOGO_COMPLETE": f"{shell}_complete", "COMP_WORDS": f"gonogo {line}", "COMP_CWORD": place})
+    command = [sys.executable, "-c", ANSWER]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert told["loaded"] == [], "completion must be quick"
+    assert [code for code, _ in told["answers"]] == [0] * len(lines)
+    return [_read_words(said, shell) for _, said in told["answers"]]
+
+
+def _read_words(said: str, shell: str) -> list[str]:
     if shell == "zsh":
-        return done.stdout.splitlines()[1::3]
+        return said.splitlines()[1::3]
     # Kind, word and, for fish, what it is.
-    return [line.partition(",")[2].partition("\t")[0] for line in done.stdout.splitlines() if line]
+    return [line.partition(",")[2].partition("\t")[0] for line in said.splitlines() if line]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_shell_is_offered_ops_and_commands(shell: str) -> None:
-    assert complete("audit", "--op", "soft", shell=shell) == ["softmax"]
-    assert complete("eva", shell=shell) == ["evaluate"]
+    assert complete("audit --op soft", "eva", shell=shell) == [["softmax"], ["evaluate"]]
 
 
 def test_values_of_options() -> None:
-    assert complete("audit", "--dtype", "") == list(DTYPES)
-    assert complete("audit", "--policy", "kernelbench") == [
-        policy.name for policy in load_policies() if policy.name.startswith("kernelbench")
-    ]
-    assert complete("run", "--dtypes", "float32,b") == ["float32,bfloat16"]
-    assert complete("ops", "relu", "") == list(op_names())
-    assert complete("run", "--device", "c") == ["cpu", "cuda"]
-    assert complete("calibrate", "records", "--gauge", "bo") == ["bound"]
-    assert complete("calibrate", "records", "--rule", "pool") == ["pooled"]
-    assert complete("evaluate", "--holdout", "sha") == ["shape"]
+    kernelbench = [policy.name for policy in load_policies() if policy.name.startswith("kernelbench")]
+    assert kernelbench
+    expected = {
+        "audit --dtype ": list(DTYPES),
+        "audit --policy kernelbench": kernelbench,
+        "run --dtypes float32,b": ["float32,bfloat16"],
+        "ops relu ": list(op_names()),
+        "run --device c": ["cpu", "cuda"],
+        "calibrate records --gauge bo": ["bound"],
+        "calibrate records --rule pool": ["pooled"],
+        "evaluate --holdout sha": ["shape"],
+        "audit --op no_such_op": [],
+    }
+    assert dict(zip(expected, complete(*expected), strict=True)) == expected
     assert HOLDOUTS == TAKEN, "what is offered is what is taken"
-    assert complete("audit", "--op", "no_such_op") == []
 
 
 def test_kernels_are_those_of_the_case() -> None:
-    case = "softmax:f16:2x7x1025:c:uniform:81"
-    assert complete("show", case, "") == [kernel.name for kernel in get_op("softmax").kernels]
-    everywhere = complete("show", "not_a_case", "rmsnorm_t")
+    of_case, everywhere = complete("show softmax:f16:2x7x1025:c:uniform:81 ", "show not_a_case rmsnorm_t")
+    assert of_case == [kernel.name for kernel in get_op("softmax").kernels]
     assert {"rmsnorm_torch", "rmsnorm_triton"} <= set(everywhere)
 
 

@@ -79,7 +79,12 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+SLOW = ("evaluate", "reproduce")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in COMMANDS]
+)
 def test_fields_are_documented_and_numbers_are_numbers(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "kernel.py").write_text(SOFTMAX)

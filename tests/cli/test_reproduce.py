@@ -33,6 +33,7 @@ def test_a_plan_that_cannot_be_makes_no_folder(tmp_path: Path, monkeypatch: pyte
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [True, False])
 def test_a_figure_that_is_left_out_is_told(there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if there:

@@ -48,7 +48,9 @@ ESSENTIAL = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "evaluate" else name for name in COMMANDS]
+)
 def test_fits_into_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr("gonogo.cli._tables.find_room", lambda: 80)
@@ -138,6 +140,7 @@ def test_columns_are_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {tuple(row) for row in csv.DictReader(shown.splitlines())} == {("op", "dtype", "finding")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_signs_that_a_terminal_lacks_are_written_in_another_way(encoding: str, tmp_path: Path) -> None:
     """All commands in one process each time: it is the encoding of the stream that counts."""

@@ -179,6 +179,7 @@ def hold_to_torch(function: Callable[[Any], Any], x: Any) -> None:
                 assert bool((scale >= 0).all())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", ALONG)

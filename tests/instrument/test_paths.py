@@ -98,6 +98,7 @@ def test_stats(name: str, same: bool, make: Callable) -> None:
         assert_paths_agree(oracle, _measure_aligned(aligned, path, 1e-3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", SHAPES_OF_ERROR, ids=lambda make: make.__name__)
 @pytest.mark.parametrize(("name", "same"), [("float16", True), ("bfloat16", False), ("float8_e4m3fn", False)])
 def test_triton_stats(name: str, same: bool, make: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,7 @@ def test_against_exact_arithmetic(case: tuple[str, list[int], str, list[int], fl
         assert_same(stats_module._measure_aligned(align_arrays(*arrays), path, tolerance), exact)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(case=measured_pairs())
 def test_triton_against_exact_arithmetic(case: tuple[str, list[int], str, list[int], float | None]) -> None:

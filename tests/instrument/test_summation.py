@@ -116,7 +116,7 @@ def test_faulty_sums_are_far_out_at_every_length(data, length):
         assert read_bound(fault(x), expected, scale) >= FAULTY, name
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", [*LENGTHS[:-1], pytest.param(LENGTHS[-1], marks=pytest.mark.slow)])
 def test_products_of_any_order_are_within_the_scale_and_faulty_ones_are_not(length):
     torch.manual_seed(13)
     rows = max(4, min(64, 2**18 // length))
@@ -194,7 +194,7 @@ LEANING: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("data", LEANING)
-@pytest.mark.parametrize("length", [512, 4096, 65536])
+@pytest.mark.parametrize("length", [512, 4096, pytest.param(65536, marks=pytest.mark.slow)])
 def test_terms_whose_roundings_lean_one_way_stay_within_their_scale(data, length):
     """Their chains are off by far more than √n: without that they would read up to 40."""
     torch.manual_seed(16)

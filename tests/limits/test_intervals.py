@@ -38,7 +38,7 @@ def find_tail(hits: int, trials: int, rate: mp.mpf) -> mp.mpf:
     below = rate <= a / (a + b)
     end = max(mp.mpf(0), rate - 40 * width) if below else min(mp.mpf(1), rate + 40 * width)
     points = [rate + (end - rate) * mp.mpf(step) / 8 for step in range(9)]
-    area = abs(mp.quad(density, points))
+    area = abs(mp.quad(density, points, method="gauss-legendre"))
     return area if below else 1 - area
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from warm import run_pytest
 
 import gonogo
 from gonogo.cli import cli
@@ -135,6 +136,7 @@ def test_one_limit_of_one_dtype_is_not_for_the_others(other_locks: dict[str, Pat
         gonogo.verify(multiply, "matmul", dtypes="float32", cases=1, device="cpu", lock=tmp_path / "one.lock")
 
 
+@pytest.mark.slow
 def test_a_project_with_a_lock_of_another_kind(pytester: pytest.Pytester, other_locks: dict[str, Path]) -> None:
     """Limits of one control and dtype each, and limits in ULPs: neither is what a verdict is by."""
     pytester.makepyfile("""
@@ -145,8 +147,7 @@ def test_a_project_with_a_lock_of_another_kind(pytester: pytest.Pytester, other_
     lock = pytester.path / "gonogo.lock"
 
     def run(*options: str) -> pytest.RunResult:
-        given = ("--gonogo-cases", "3", "-p", "no:cacheprovider", *options)
-        return pytester.runpytest_subprocess(*given, timeout=120)
+        return run_pytest(pytester, "--gonogo-cases", "3", "-p", "no:cacheprovider", *options)
 
     for name, told in (("paper", "each for one kernel and dtype; *"), ("ulp", "in the gauge ulp; *")):
         lock.write_bytes(other_locks[name].read_bytes())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm import run_python
 
 from gonogo.campaign import Allowance, Plan, run_campaign
 from gonogo.errors import CampaignFailed, InputError, ReferenceFailed
@@ -75,6 +74,7 @@ def test_mistake_in_a_reference_stops_the_campaign(tmp_path: Path) -> None:
     assert read_run(tmp_path).num_rows == 0
 
 
+@pytest.mark.slow
 def test_script_without_a_guard(tmp_path: Path) -> None:
     """Workers import the script again; where that starts the campaign, none ever gets ready."""
     script = tmp_path / "script.py"
@@ -83,7 +83,7 @@ def test_script_without_a_guard(tmp_path: Path) -> None:
         "from gonogo.campaign import Plan, run_campaign\n"
         f"run_campaign(Plan(('calm',), cases=1, ops_folders=({MORE_OPS!r},)), Path({str(tmp_path)!r}), workers=1)\n"
     )
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    ended = run_python(script, cwd=tmp_path)
     assert ended.returncode == 1
     assert "workers do not start: exit code 1. The usual cause is a script" in ended.stderr
     assert 'start it under: if __name__ == "__main__":' in ended.stderr

@@ -495,6 +495,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["NORM", "norm"])
 def test_a_file_and_an_op_of_ones_own(files: Path, name: str) -> None:
     words = ["--op-file", f"{files / 'ops.py'}:{name}", "--cases", "3", "--dtypes", "float32", "--device", "cpu"]

@@ -29,6 +29,7 @@ def test_all_that_are_named_are_there() -> None:
     assert set(INTERPRETED) < {kernel.name for _, kernel in CHOSEN}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "kernel"), CHOSEN, ids=[kernel.name for _, kernel in CHOSEN])
 def test_a_faulty_kernel_is_no_go(op: str, kernel: Kernel) -> None:
     if kernel.framework == "triton":

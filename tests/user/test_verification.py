@@ -6,8 +6,6 @@ import json
 import os
 import platform
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
@@ -18,7 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from make_record import make_record
+from command import gonogo as call_command
+from make_record import ENVIRONMENT, append_some, make_record
+from warm import run_python
 
 import gonogo
 from gonogo.cases import NON_FINITE, ON_CPU, USUAL, Planned, plan_cases
@@ -54,6 +54,7 @@ def padded(x: torch.Tensor) -> torch.Tensor:
     return (powers / powers.sum(-1, keepdim=True))[..., : x.shape[-1]].to(x.dtype)
 
 
+@pytest.mark.usefixtures("several_threads")
 def test_a_right_kernel_is_go() -> None:
     found = gonogo.verify(lambda x: torch.softmax(x, -1), op="softmax", device="cpu")
     assert (found.decision, len(found.verdicts) + len(found.unjudged), found.failed) == ("go", 72, ())
@@ -758,9 +759,7 @@ def test_records_are_a_run_like_any_other(tmp_path: Path) -> None:
         ["calibrate", folder, "-o", tmp_path / "lock"],
         ["evaluate", folder, "--holdout", "none", "--json"],
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "gonogo", *map(str, words)], capture_output=True, text=True, timeout=120
-        )
+        done = call_command(*words)
         assert done.returncode == 0, done.stderr
     scores = {score["name"]: score for score in json.loads(done.stdout)["policies"]}
     assert (scores["gonogo"]["control_cases"], scores["gonogo"]["all"]) == (count, 0)
@@ -859,14 +858,7 @@ def test_folders_that_are_no_record(tmp_path: Path) -> None:
         assert sorted(tmp_path.rglob("*")) == before
 
 
-ENVIRONMENT = {"device": "cpu", "processor": "a processor", "torch": "2"}
-
-
-def append_some(folder: str, first: int) -> int:
-    records = [make_record(case=f"c{number}") for number in range(first, first + 10)]
-    return sum(append_records(Path(folder), ENVIRONMENT, records[at : at + 2]).added for at in range(0, 10, 2))
-
-
+@pytest.mark.slow
 def test_many_processes_append_at_once(tmp_path: Path) -> None:
     """Overlapping rows from four processes: each is there once, whoever came first."""
     folder = tmp_path / "run"
@@ -937,6 +929,7 @@ def make_zeros(op: str) -> Callable[..., torch.Tensor]:
     return zeros
 
 
+@pytest.mark.slow
 def test_zeros_pass_no_shipped_limit() -> None:
     """One made from a control that overflows to zeros once let them pass."""
     for limit in read_lock(shipped_lock())[0]:
@@ -947,7 +940,7 @@ def test_zeros_pass_no_shipped_limit() -> None:
         assert contract.describe() == limit.contract
         known = not limit.is_universal
         op, zeros = (limit.op, make_zeros(limit.op)) if known else (own_rmsnorm(), lambda x, w: torch.zeros_like(x))
-        found = gonogo.verify(zeros, op, contract=contract, cases=6, device="cpu", strict=False)
+        found = gonogo.verify(zeros, op, contract=contract, cases=3, device="cpu", strict=False)
         assert found.decision == "no-go", limit
         assert {one.verdict.limit for one in found.verdicts} == {limit.value}
 
@@ -1059,17 +1052,16 @@ verify("dispatched", lambda x: on_gpu.relu(x) if x.is_cuda else torch.relu(x), c
 """
 
 
-def run_python(folder: Path, *words: object, interpret: str | None) -> str:
+def print_by_python(folder: Path, *words: object, interpret: str | None) -> str:
     """What Python prints, in an environment in which Triton's switch is as given."""
     given = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, *map(str, words)], capture_output=True, text=True, timeout=300, cwd=folder,
-        env=given | ({} if interpret is None else {"TRITON_INTERPRET": interpret}),
-    )  # fmt: skip
+    switch = {} if interpret is None else {"TRITON_INTERPRET": interpret}
+    done = run_python(*words, cwd=folder, environment=given | switch)
     assert done.stdout, done.stderr
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("interpret", "told"),
     [
@@ -1083,7 +1075,7 @@ def test_a_triton_kernel_without_a_gpu(tmp_path: Path, interpret: str | None, to
     pytest.importorskip("triton")
     (tmp_path / "on_gpu.py").write_text(TRITON, encoding="utf-8")
     (tmp_path / "script.py").write_text(WRAPPED, encoding="utf-8")
-    told_by = run_python(tmp_path, "script.py", interpret=interpret).splitlines()
+    told_by = print_by_python(tmp_path, "script.py", interpret=interpret).splitlines()
     lines = dict(line.split(": ", 1) for line in told_by)
     assert lines.pop("dispatched") == "go, None, torch"  # it launches nothing here
     control = lines.pop("control")
@@ -1111,6 +1103,7 @@ def test_imported_in_the_kernel():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("interpret", "outcome"), [("1", "PASSED"), (None, "FAILED")])
 def test_what_ran_before_changes_no_verdict(tmp_path: Path, interpret: str | None, outcome: str) -> None:
     """Triton's switch is the user's, whether a kernel is decorated before, between or during calls of gonogo."""
@@ -1119,8 +1112,9 @@ def test_what_ran_before_changes_no_verdict(tmp_path: Path, interpret: str | Non
     (tmp_path / "test_order.py").write_text(ORDERED, encoding="utf-8")
     names = ("of_torch", "imported_in_the_test", "imported_in_the_kernel")
     tests = [f"test_order.py::test_{name}" for name in names]
+    words = ("-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     for order in (tests, [tests[2], tests[1]], [tests[1]]):
-        told = run_python(tmp_path, "-m", "pytest", "-v", "-p", "no:cacheprovider", *order, interpret=interpret)
+        told = print_by_python(tmp_path, *words, *order, interpret=interpret)
         found = dict(re.findall(r"^(test_order\.py::\w+) (PASSED|FAILED)", told, re.MULTILINE))
         assert found == {test: "PASSED" if test == tests[0] else outcome for test in order}, told
         assert ("block is compiled for a GPU, and this is the CPU" in told) == (outcome == "FAILED")

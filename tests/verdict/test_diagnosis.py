@@ -116,7 +116,7 @@ def naive_log_softmax(x: Any) -> Any:
     [
         (tf32_product, "matmul", "float32", "tf32"),
         (half_softmax, "softmax", "float16", "float16"),
-        (half_sum, "matmul", "float32", "float16"),
+        pytest.param(half_sum, "matmul", "float32", "float16", marks=pytest.mark.slow),
         (fast_exp, exp_op(), "float32", "fast-math"),
         (naive_log_softmax, "log_softmax", "float32", "backward"),
     ],
@@ -278,8 +278,8 @@ def test_an_element_that_is_not_judged_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("kernel", "dtype", "declared"),
     [
-        (half_sum, "float16", "float32"),
-        (half_sum, "float32", "float32"),
+        pytest.param(half_sum, "float16", "float32", marks=pytest.mark.slow),
+        pytest.param(half_sum, "float32", "float32", marks=pytest.mark.slow),
         (make_product(3e-6), "float32", "float32"),
         (make_product(1e-3), "float32", "float32"),
         (make_product(1e-3), "float16", "float16"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,9 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from command import Ended  # noqa: E402
+from command import gonogo as call_command  # noqa: E402
 
 import gonogo  # noqa: E402
 from gonogo.cases import make_inputs, parse_case  # noqa: E402
@@ -62,9 +63,8 @@ def load(path: Path, name: str) -> Callable[..., Any]:
     return kernel
 
 
-def check(path: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "gonogo", "check", path, "--op", "sum", "--device", "cpu", "--only", CASE, *words]
-    return subprocess.run(list(map(str, line)), capture_output=True, text=True, timeout=300)
+def check(target: str, *words: object) -> Ended:
+    return call_command("check", target, "--op", "sum", "--device", "cpu", "--only", CASE, *words)
 
 
 def test_a_reading_that_does_not_repeat_passes_and_is_told(kernels: Path) -> None:
@@ -91,8 +91,8 @@ def test_a_reading_that_repeats_is_no_go(kernels: Path) -> None:
     done = check(f"{kernels}:always")
     assert done.returncode == 1, done.stderr
     assert told in done.stdout
-    replay = next(line for line in done.stdout.splitlines() if line.startswith("  replay")).split()[1:]
-    again = subprocess.run([sys.executable, "-m", *replay], capture_output=True, text=True, timeout=300)
+    line = next(line for line in done.stdout.splitlines() if line.startswith("  replay"))
+    again = call_command(*line.split()[2:])
     assert again.returncode == 1, again.stdout
 
 
