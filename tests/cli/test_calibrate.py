@@ -33,6 +33,8 @@ def test_diff_with_a_lock_that_names_kernels(tmp_path: Path) -> None:
     gone = replace(named[0], contract="gone")
     write_lock(lock, [replace(named[0], value=1e6), *named[1:], gone], provenance)
     told = calibrate(RUN, "--ops", "softmax,relu", "--diff", lock).stdout
+    assert f"1 of {len(limits) + 1} limits changed" in told, "the one that these runs say nothing of stays"
+    told = calibrate(RUN, "--ops", "softmax,relu", "--diff", lock, "--replace").stdout
     assert f"2 of {len(limits) + 1} limits changed" in told
 
 
@@ -54,6 +56,39 @@ def test_a_committed_limit_is_never_dropped_in_silence(tmp_path: Path) -> None:
     told = json.loads(calibrate(RUN, "--op", "gelu", "-o", lock, "--replace", "--json").stdout)
     assert [limit.op for limit in read_lock(lock)[0]] == ["gelu"]
     assert [change["change"] for change in told["changes"]] == ["gone"] * 3
+
+
+def test_a_lock_that_cannot_be_read_can_be_replaced(tmp_path: Path) -> None:
+    lock = tmp_path / "gonogo.lock"
+    lock.write_text("format = 1\n<<<<<<< ours\n")
+    with pytest.raises(InputError, match=r"mend it, or make it anew with: gonogo calibrate RUNS --replace"):
+        calibrate(RUN, "--op", "relu", "-o", lock)
+    calibrate(RUN, "--op", "relu", "-o", lock, "--replace")
+    assert [limit.op for limit in read_lock(lock)[0]] == ["relu"]
+
+
+def test_a_limit_for_each_kernel_gives_way_to_its_own_only(tmp_path: Path) -> None:
+    lock, half = tmp_path / "gonogo.lock", tmp_path / "half"
+    folder = RunDirectory(half, read_description(RUN))
+    folder.append_rows([row for row in read_run(RUN).to_pylist() if row["dtype"] == "float16"])
+    folder.close()
+    calibrate(RUN, "--op", "relu", "--rule", "max-margin", "-o", lock)
+    before = read_lock(lock)[0]
+    done = calibrate(half, "--op", "relu", "--rule", "max-margin", "-o", lock, "--json")
+    assert json.loads(done.stdout)["kept"] > 0
+    assert [limit.value for limit in read_lock(lock)[0]] == [limit.value for limit in before]
+
+
+def test_runs_of_one_name_on_two_machines_are_not_mixed_up(tmp_path: Path) -> None:
+    lock, other = tmp_path / "gonogo.lock", tmp_path / "h200-1"
+    calibrate(RUN.parent / "h200-1", "--op", "relu,softmax", "-o", lock)
+    folder = RunDirectory(other, read_description(RUN))
+    folder.append_rows([row for row in read_run(RUN).to_pylist() if row["op"] == "relu"])
+    folder.close()
+    before = lock.read_bytes()
+    with pytest.raises(InputError, match=r"keeps limits from another run named h200-1, on NVIDIA H200; this is on"):
+        calibrate(other, "-o", lock)
+    assert lock.read_bytes() == before
 
 
 def test_limits_of_two_kinds_do_not_mix(tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ from gonogo.errors import InputError
 from gonogo.limits.changes import (
     KINDS,
     Change,
-    Merged,
+    LockMerge,
     count_changes,
     diff_limits,
     merge_limits,
     order_by_kind,
     tell_change,
 )
-from gonogo.limits.lock import Provenance, note_devices, write_lock
+from gonogo.limits.lock import Provenance, list_devices, note_devices, read_lock, write_lock
 from gonogo.table import Table
 from gonogo.words import find_words
 
@@ -68,7 +68,9 @@ if TYPE_CHECKING:
     help="Lock file to write, or to merge into.",
 )  # fmt: skip
 @click.option("--replace", is_flag=True, help="Lose limits of --out that these runs do not make anew.")
-@click.option("--diff", "old", type=click.Path(path_type=Path), help="Compare with this lock file; write nothing.")
+@click.option(
+    "--diff", "old", type=click.Path(path_type=Path), help="Say what would change in this lock file; write nothing."
+)
 @words_option(
     "--fail-on", metavar="CHANGE", help="Exit code 1 where a limit is new, tightened, loosened or gone.",
 )  # fmt: skip
@@ -93,15 +95,14 @@ def calibrate(
     """
     from gonogo.evaluate.score import Method
     from gonogo.limits import GAUGES
-    from gonogo.limits.lock import read_lock
     from gonogo.limits.rules import rule, rule_names
     from gonogo.records import find_distinct_runs, load_columns
 
     context = click.get_current_context()
     if old is not None and context.get_parameter_source("out") is ParameterSource.COMMANDLINE:
         raise InputError("--diff writes nothing, so -o has no use beside it. Leave one of them out")
-    if old is not None and replace:
-        raise InputError("--diff writes nothing, so --replace has no use beside it. Leave one of them out")
+    if old is None and view != View():
+        raise InputError("--columns, --wide, --markdown and --csv are for the table of --diff")
     find_words("gauge", gauge, GAUGES)
     find_words("rule", rule_name, rule_names())
     if fail_on:
@@ -110,21 +111,22 @@ def calibrate(
     find_distinct_runs(runs)  # says what is none, or counts twice, before a folder is made
     if old is None:
         prepare_file(out)
-    standing, provenance = read_lock(old or out) if old or out.exists() else ([], {})
+    standing, provenance = _read(old or out, replace=replace) if old or out.exists() else ([], {})
     columns = load_columns(runs, wanted={"absolute", gauge})  # the one tells where a format overflows
     check_recorded("op", ops, columns.names["op"])
     made = _make_limits(columns, method, ops)
     if old is not None:
-        compared = [limit for limit in standing if not ops or limit.op in ops]
-        changes = diff_limits(compared, made.limits)
-        either = len(made.limits) + sum(change.after is None for change in changes)
+        after = made.limits if replace else merge_limits(standing, made.limits).limits
+        changes = diff_limits(standing, after)
+        either = len(after) + sum(change.after is None for change in changes)
         _print_changes(changes, either, old, view, as_json)
     else:
-        written = _merge(standing, made.limits, out, replace=replace)
+        merge = _merge(standing, made.limits, out, replace=replace)
+        facts = _make_provenance(merge, provenance, columns, out)
         with write_to(out):
-            write_lock(out, written.limits, _make_provenance(written, provenance, columns))
-        changes = diff_limits(standing, written.limits)
-        _print_written(written, changes, made, out, len(columns), method, as_json)
+            write_lock(out, merge.limits, facts)
+        changes = diff_limits(standing, merge.limits)
+        _print_written(merge, changes, made, out, len(columns), method, as_json)
     sys.exit(1 if any(change.kind in fail_on for change in changes) else 0)
 
 
@@ -153,50 +155,73 @@ def _make_limits(columns: Columns, method: Method, ops: tuple[str, ...]) -> _Mad
     return _Made(limits, len(made) - len(limits))
 
 
-def _merge(standing: list[Limit], fresh: list[Limit], out: Path, *, replace: bool) -> Merged:
+def _read(path: Path, *, replace: bool) -> tuple[list[Limit], Provenance]:
+    """A lock file; one that cannot be read can still be replaced."""
+    remedy = "mend it, or make it anew with: gonogo calibrate RUNS --replace"
+    try:
+        return read_lock(path, remedy=remedy)
+    except InputError:
+        if replace:
+            return [], {}
+        raise
+
+
+def _merge(standing: list[Limit], fresh: list[Limit], out: Path, *, replace: bool) -> LockMerge:
     """Fresh limits among those of the lock file; refused where some would be lost that nobody asked to lose."""
     if replace:
-        return Merged(fresh, kept=[], lost=[])
-    merged = merge_limits(standing, fresh)
-    if merged.lost:
-        listed = ", ".join(sorted({f"{limit.op} ({limit.contract})" for limit in merged.lost}))
+        return LockMerge(fresh, fresh, kept=[], clashing=[])
+    merge = merge_limits(standing, fresh)
+    if merge.clashing:
+        listed = ", ".join(sorted({f"{limit.op} ({limit.contract})" for limit in merge.clashing}))
         raise InputError(
             f"{out} already has limits of another kind for {listed}: one for all kernels where these are for one "
             "each, or the other way round, and verdicts need one. Nothing was written. Lose those in the file: "
             "--replace. Keep both: -o ANOTHER.lock"
         )
-    return merged
+    return merge
 
 
-def _make_provenance(written: Merged, provenance: Provenance, columns: Columns) -> Provenance:
+def _make_provenance(merge: LockMerge, provenance: Provenance, columns: Columns, out: Path) -> Provenance:
     """Of this calibration; of earlier ones what their limits that are kept still need."""
     from gonogo._version import __version__
 
     devices = dict(zip(columns.runs, columns.devices, strict=True))
-    facts = note_devices(written.limits, provenance if written.kept else {}, devices)
+    for limit in merge.kept:
+        machines = ", ".join(list_devices(limit, provenance))
+        for run in {*limit.runs} & {*devices}:
+            if devices[run] not in machines:
+                raise InputError(
+                    f"{out} keeps limits from another run named {run}, on {machines}; this is on {devices[run]}. "
+                    "Nothing was written. Rename the run directory, or lose those limits: --replace"
+                )
+    facts = note_devices(merge.limits, provenance if merge.kept else {}, devices)
     facts |= {"gonogo": __version__, "runs": ", ".join(columns.runs), "records": len(columns)}
-    if written.kept:  # how many records these are from is not known any more
+    if merge.kept:  # how many records these are from is not known any more
         del facts["records"]
-        facts["runs"] = ", ".join(dict.fromkeys(run for limit in written.limits for run in limit.runs))
+        facts["runs"] = ", ".join(dict.fromkeys(run for limit in merge.limits for run in limit.runs))
     return facts
 
 
 def _print_written(
-    written: Merged, changes: list[Change], made: _Made, out: Path, records: int, method: Method, as_json: bool
+    merge: LockMerge, changes: list[Change], made: _Made, out: Path, records: int, method: Method, as_json: bool
 ) -> None:
     rule_name = method.rule.name
     if as_json:
         print_json({
-            "schema": SCHEMA, "lock": str(out), "limits": len(made.limits),
-            "universal": sum(limit.is_universal for limit in made.limits), "left_out": made.left_out,
-            "records": records, "gauge": method.gauge, "rule": rule_name, "kept": len(written.kept),
+            "schema": SCHEMA, "lock": str(out), "limits": len(merge.taken),
+            "universal": sum(limit.is_universal for limit in merge.taken), "left_out": made.left_out,
+            "records": records, "gauge": method.gauge, "rule": rule_name, "kept": len(merge.kept),
             "changes": _list_changes(changes),
         })  # fmt: skip
         return
-    kept = len(written.kept)
-    echo(f"{_tell_made(made.limits, method.gauge, rule_name)} in {out}: {count_changes(changes, written.limits)}")
+    echo(f"{_tell_made(merge.taken, method.gauge, rule_name)} in {out}: {count_changes(changes, merge.limits)}")
     for change in order_by_kind(changes):
         echo(tell_change(change))
+    for limit in made.limits:
+        if limit not in merge.taken:
+            echo(f"not taken: the limit for all ops of contract {limit.contract}, from {limit.kernel}: that of the "
+                 "file is from others, too")  # fmt: skip
+    kept = len(merge.kept)
     if kept:
         plural = "" if kept == 1 else "s"
         echo(f"kept {kept} limit{plural} that these runs do not make anew; to lose them: --replace")

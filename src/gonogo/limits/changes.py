@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from gonogo.errors import UnknownRule
 from gonogo.limits import EVERY_OP, Limit
+from gonogo.limits.rules import rule
 
 Kind = Literal["new", "tightened", "loosened", "gone"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -60,7 +62,7 @@ def count_changes(changes: Sequence[Change], limits: Collection[object]) -> str:
 
 
 def tell_change(change: Change) -> str:
-    """A line."""
+    """A change in a line, for people."""
     numbers = " → ".join(f"{value:.4g}" for value in (change.before, change.after) if value is not None)
     op = "all ops" if change.op == EVERY_OP else change.op
     parts = [op, f"contract {change.contract}", change.kernel, change.dtype]
@@ -81,32 +83,59 @@ def _name_pooled(named: Mapping[Key, float], pooled: dict[Key, float]) -> None:
 
 
 @dataclass(frozen=True)
-class Merged:
-    """A lock's limits and fresh ones, in one list."""
+class LockMerge:
+    """The limits of a lock and fresh ones, in one list."""
 
     limits: list[Limit]
+    taken: list[Limit]
+    """Of the fresh ones, all but universal limits from fewer ops than the lock's, which says more."""
     kept: list[Limit]
     """Of the lock, that nothing fresh stands for."""
-    lost: list[Limit]
-    """Of the lock, that would stand beside fresh ones of another kind: one for a kernel beside one for all."""
+    clashing: list[Limit]
+    """Of the lock, for all kernels where a fresh one is for one, or the other way round: verdicts need one."""
 
 
-def merge_limits(old: Sequence[Limit], fresh: Sequence[Limit]) -> Merged:
-    """The limits of a lock with fresh ones in their place.
-
-    All of an op, contract and gauge are replaced together, for verdicts need one of them; a universal limit only by
-    one from at least as many ops.
-    """
-    standing = {(limit.contract, limit.gauge): _count_ops(limit) for limit in old if limit.is_universal}
-    taken = [
-        limit for limit in fresh
-        if not limit.is_universal or _count_ops(limit) >= standing.get((limit.contract, limit.gauge), 0)
+def merge_limits(old: Sequence[Limit], fresh: Sequence[Limit]) -> LockMerge:
+    """The limits of a lock with fresh ones in their place."""
+    taken = [limit for limit in fresh if not limit.is_universal or _covers(limit, fresh, old)]
+    replaced = {_find_subject(limit) for limit in taken}
+    others = [limit for limit in old if _find_subject(limit) not in replaced]
+    kinds: dict[tuple[str, str, str], set[tuple[bool, bool]]] = {}
+    for limit in taken:
+        kinds.setdefault((limit.op, limit.contract, limit.gauge), set()).add(_find_kind(limit))
+    clashing = [
+        limit for limit in others
+        if _find_kind(limit) not in kinds.get((limit.op, limit.contract, limit.gauge), {_find_kind(limit)})
     ]  # fmt: skip
-    replaced = {(limit.op, limit.contract, limit.gauge) for limit in taken}
-    kept = [limit for limit in old if (limit.op, limit.contract, limit.gauge) not in replaced]
-    changes = diff_limits(old, [*kept, *taken])
-    gone = {(c.op, c.contract, c.kernel, c.dtype, c.gauge) for c in changes if c.kind == "gone"}
-    return Merged([*kept, *taken], kept, [limit for limit in old if key_of(limit) in gone])
+    kept = [limit for limit in others if limit not in clashing]
+    return LockMerge([*kept, *taken], taken, kept, clashing)
+
+
+def _covers(universal: Limit, fresh: Sequence[Limit], old: Sequence[Limit]) -> bool:
+    """Whether a fresh universal limit is from all the ops that the lock's own says something of."""
+    standing = [limit for limit in old if limit.is_universal and _find_subject(limit) == _find_subject(universal)]
+    if not standing:
+        return True
+    theirs, ours = (
+        {limit.op for limit in limits if (limit.contract, limit.gauge) == (universal.contract, universal.gauge)}
+        for limits in (old, fresh)
+    )
+    return theirs <= ours and _count_ops(universal) >= _count_ops(standing[0])
+
+
+def _find_kind(limit: Limit) -> tuple[bool, bool]:
+    """Whether a limit is for one dtype, and whether for one kernel."""
+    return limit.dtype is not None, _find_subject(limit)[2] is not None
+
+
+def _find_subject(limit: Limit) -> Key:
+    """What a limit is for; a pooled one is for all kernels, also where it names those it was measured on."""
+    op, contract, kernel, dtype, gauge = key_of(limit)
+    try:
+        pools = rule(limit.rule).pools != "control"
+    except UnknownRule:
+        pools = False
+    return op, contract, None if pools else kernel, dtype, gauge
 
 
 def _count_ops(limit: Limit) -> int:

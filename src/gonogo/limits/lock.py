@@ -55,7 +55,7 @@ def note_devices(
         of_runs |= {run: devices_of_runs.get(run, str(provenance.get(DEVICE_OF + run, told))) for run in limit.runs}
         elsewhere |= set() if limit.runs else {told}
     facts = {name: value for name, value in provenance.items() if not name.startswith(DEVICE_OF)}
-    devices = sorted({*of_runs.values(), *elsewhere} - {""})
+    devices = sorted({name for told in (*of_runs.values(), *elsewhere) for name in told.split(", ")} - {""})
     if len(devices) > 1:
         facts |= {DEVICE_OF + run: device for run, device in of_runs.items() if device}
     return facts | {"devices": ", ".join(devices)}
