@@ -90,9 +90,24 @@ def test_nearly_all_records_are_decided(atol: float, rtol: float) -> None:
 
 
 def test_what_readings_cannot_tell_stays_open() -> None:
-    """Off by 4e-3 at a reference of 1, or of 1000: no reading tells which, and 1e-3·|r| allows one of them."""
-    small = (np.float32([1.004, 1000]), np.array([1.0, 1000.0]))
+    """Off by 0.1 where the reference is 100, or 100.5: no reading tells these apart, and one of them passes."""
     policy = Policy("mine", "", "twin_max", {"all": {"all": {"factor": 9.0, "floor": 0.0}}})
-    assert decide(policy, [small])[0] == UNJUDGED
-    assert decide(make_policy("", {"all": 1e-2}, {}), [small])[0] == GO
-    assert decide(make_policy("", {"all": 1e-3}, {}), [small])[0] == NO_GO
+    output = (np.float32([100.1, 1.0]), np.array([100.0, 1.0]))
+    assert decide(policy, [output])[0] == UNJUDGED, "it takes a twin"
+    at_the_edge = make_policy("", {}, {"all": 1.0005e-3})
+    assert decide(at_the_edge, [output])[0] == UNJUDGED
+    assert decide(make_policy("", {}, {"all": 9e-4}), [output])[0] == NO_GO
+    assert decide(make_policy("", {"all": 0.11}, {}), [output])[0] == GO
+    assert decide(make_policy("", {"all": 0.09}, {}), [output])[0] == NO_GO
+    either, share = (
+        Policy("mine", "", rule, {"all": {"all": {"atol": 0.11, "rtol": 1e-9, "allowed_share": 0.1}}})
+        for rule in ("either", "share")
+    )
+    assert decide(either, [output])[0] == decide(share, [output])[0] == GO
+
+
+def test_an_error_past_float32_is_not_infinite() -> None:
+    """A reading of 1e34 in units of 1e-5 does not fit into float32; the error is finite all the same."""
+    output = (np.float32([1e34]), np.array([0.0]))
+    assert decide(make_policy("", {"all": 1e35}, {}), [output])[0] == GO
+    assert decide(make_policy("", {"all": 1e33}, {}), [output])[0] == NO_GO

@@ -147,6 +147,20 @@ def test_the_finding_is_the_same_whichever_way_it_is_asked() -> None:
     assert audit("--op", "l2norm", "--op", "relu", *policy)[0] == by_name
 
 
+def test_a_policy_that_allows_nothing_flags_any_error(tmp_path: Path) -> None:
+    """0 elements, or 0 times the error of an exact twin: no division, and relu's controls are exact."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        "[a]\nrule = 'share'\nall = {atol = 0, rtol = 0, allowed_share = 0}\n"
+        "[b]\nrule = 'twin_max'\nall = {factor = 1, floor = 0}\n"
+    )
+    for name in "ab":
+        words = ("--op", "relu", "--dtype", "float32", "--policy", f"{file}:{name}", "--live", "--cases", 6)
+        (one,) = audit(*words)
+        assert one["false_positives"] == 0 < one["control_cases"]
+        assert one["caught_manifest"] == one["manifest"] > 0
+
+
 MINE = """
 [strict]
 all = { atol = 1e-4 }
@@ -184,6 +198,9 @@ def test_a_policy_of_ones_own(tmp_path: Path) -> None:
         ("a = 1", "", "'a' is no table"),
         ("[a", "", "is not TOML: "),
         ("[a]", "", "policy a has no numbers: give them by dtype"),
+        ("[a]\nrule = ['allclose']\nall = {atol = 1}", "", "rule ['allclose'] is none of allclose, either"),
+        ("[a]\nsource = 3\nall = {atol = 1}", "", "source is 3, not a text"),
+        ("[a.sofmax]\nall = {atol = 1}", "", "'sofmax' is neither a dtype nor an op. Did you mean softmax"),
         ("[a]\nrule = 'some'\nall = {atol = 1}", "", "rule 'some' is none of allclose, either"),
         ("[a]\nall = {atl = 1}", "", "unknown number 'atl'. Did you mean atol? allclose has atol, rtol, atol_per_"),
         ("[a]\nall = {atol = '1'}", "", "policy a, all: atol is '1', not a number"),
@@ -207,8 +224,8 @@ def test_numbers_by_dtype() -> None:
     found = audit(
         "--op", "relu", "--atol", "half=1e-3,float32=1e-5", "--rtol", "1e-6", "--records", RUN, "--cases", 6
     )
-    assert [one["says_nothing"] for one in found] == [False, False, False]
-    assert found[0]["tolerance"] == "atol=float16:0.001,float32:1e-05 rtol=1e-06"
+    assert [one["says_nothing"] for one in found] == [False, True, False], "bfloat16 has no atol"
+    assert found[0]["tolerance"] == "atol=float16=0.001,float32=1e-05 rtol=1e-06"
     found = audit("--op", "relu", "--atol", "half=1e-3", "--records", RUN, "--cases", 6)
     assert [one["says_nothing"] for one in found] == [False, True, True]
 

@@ -21,6 +21,7 @@ from gonogo.limits.rules import rule
 from gonogo.records import load_columns
 from gonogo.records.columns import EVERYTHING
 from gonogo.schema import policy_column
+from gonogo.verdict.judge import NO_GO
 
 COUNTED = ("kernel", "role", "distribution", "outcome", "absolute", "signal", "bits_equal")
 """What an audit counts by."""
@@ -193,7 +194,7 @@ def test_live_rows_are_counted_as_records_are(tmp_path: Path) -> None:
     for row in rows:
         row[policy_column("kernelbench")] = 2.0
     audit = Audit("softmax", "float16", "kernelbench", {ROUNDED: Probe(ROUNDED)})
-    count_judged(audit, [(make_record(**{name: row[name] for name in COUNTED}), True) for row in rows])
+    count_judged(audit, [(make_record(**{name: row[name] for name in COUNTED}), NO_GO) for row in rows])
     live, recorded = audit.score.to_dict(), scores_of(write_run(tmp_path / "run", rows))["kernelbench"]
     assert (live["control_cases"], live["all"], live["differing"], live["manifest"]) == (2, 4, 3, 2)
     assert live["caught_all"] == 4

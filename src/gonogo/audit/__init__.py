@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gonogo.audit.counts import Judged, count_judged, count_records, run_kernels
 from gonogo.audit.evidence import NEEDED
-from gonogo.audit.finding import PROBES, ROUNDED, Audit, Probe, make_table
+from gonogo.audit.finding import COLUMNS, FINDINGS, PROBES, ROUNDED, Audit, Probe, make_table
 from gonogo.audit.probes import probe_case
 from gonogo.audit.tolerance import Tolerance
 from gonogo.cases import FINITE, INTERPRETER, plan_cases
@@ -20,7 +20,7 @@ from gonogo.ops import Op
 from gonogo.records import Columns
 from gonogo.schema import Contract
 
-__all__ = ["CASES", "NEEDED", "Audit", "Tolerance", "audit_tolerance", "make_table"]
+__all__ = ["CASES", "COLUMNS", "FINDINGS", "NEEDED", "Audit", "Tolerance", "audit_tolerance", "make_table"]
 
 CASES = 24
 """Live cases of an op and dtype: each finite distribution four times."""
@@ -35,7 +35,7 @@ def audit_tolerance(
     cases: int = CASES,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Audit]:
-    """One audit per op and dtype. Without `columns` of records, kernels are run instead.
+    """One audit per op and dtype. Without `columns` of records that decide it, kernels are run instead.
 
     `report` is told how many cases of how many are done.
     """
@@ -52,14 +52,13 @@ def audit_tolerance(
             audit.limit, audit.limit_from = None if chosen.limit is None else chosen.limit.value, chosen.told
             audit.silent = tolerance.policy.find_numbers(op.name, dtype) is None
             if not audit.silent:
+                live = columns is None or not count_records(audit, tolerance, columns)
                 judged: list[Judged] = []
-                for number, on_case in enumerate(_probe_cases(audit, tolerance, op, cases, live=columns is None)):
+                for number, on_case in enumerate(_probe_cases(audit, tolerance, op, cases, live=live)):
                     judged += on_case
                     report(done + number + 1, total)
-                if columns is None:
+                if live:
                     count_judged(audit, judged)
-                else:
-                    count_records(audit, tolerance, columns)
             done += cases
             report(done, total)
             yield audit

@@ -16,6 +16,7 @@ from gonogo.audit.tolerance import Tolerance
 from gonogo.evaluate import filter_columns
 from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.policies import ALWAYS_SEEN
+from gonogo.evaluate.tally import UNJUDGED
 from gonogo.policies import Twin
 from gonogo.records import Columns
 from gonogo.schema import Contract, Record
@@ -25,19 +26,26 @@ if TYPE_CHECKING:
     from gonogo.execution.bench import Bench
 
 
-def count_records(audit: Audit, tolerance: Tolerance, columns: Columns) -> None:
-    """Count in records of the op and dtype, as far as these decide; nothing where there are none."""
+MOST_UNDECIDED = 0.05
+"""Share of records from which rates of the rest say too little: what is decided is mostly of one kind."""
+
+
+def count_records(audit: Audit, tolerance: Tolerance, columns: Columns) -> bool:
+    """Count in records of the op and dtype, as far as these decide; False: they do not, and nothing was counted."""
     for name, wanted in (("op", audit.op), ("dtype", audit.dtype)):
         if not columns.equals(name, wanted).any():
-            return
+            return True
     rows = Rows(filter_columns(columns, op=audit.op, dtype=audit.dtype))
-    audit.counted_in = "records"
     decisions = decide_rows(tolerance.policy, audit.op, audit.dtype, rows.columns)
+    if (decisions[rows.counted] == UNJUDGED).mean() > MOST_UNDECIDED:
+        return False
+    audit.counted_in = "records"
     audit.score.count(rows, rows.counted, lambda block: decisions[block])
+    return True
 
 
-Judged = tuple[Record, bool]
-"""A record, and whether the tolerance flags it."""
+Judged = tuple[Record, int]
+"""A record, and what the tolerance makes of it: GO, NO_GO or UNJUDGED."""
 
 
 def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterator[Judged]:
@@ -51,14 +59,15 @@ def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterat
             record = run_kernel(bench, kernel)
         output = bench.output(kernel.name)
         reading = None if output is None else tolerance.read(bench, output, expected, twin)
-        yield record, record.outcome in ALWAYS_SEEN or (reading is not None and reading > 1)
+        decision = UNJUDGED if reading is None else NO_GO if reading > 1 else GO
+        yield record, NO_GO if record.outcome in ALWAYS_SEEN else decision
 
 
 def count_judged(audit: Audit, judged: Sequence[Judged]) -> None:
     """Count kernels that were run live, by the bins that records are counted by."""
     audit.counted_in = "live"
     rows = Rows(_to_columns([record for record, _ in judged]))
-    decisions = np.where([flagged for _, flagged in judged], np.int8(NO_GO), np.int8(GO))
+    decisions = np.array([decision for _, decision in judged], np.int8)
     audit.score.count(rows, rows.counted, lambda block: decisions[block])
 
 

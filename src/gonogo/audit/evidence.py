@@ -28,6 +28,7 @@ Mask = npt.NDArray[np.bool_]
 
 STORED = 2.0**-22
 """Readings are stored in float32; what is nearer to a limit than that is not decided by them."""
+LARGEST = float(np.finfo(np.float32).max)
 BY_ELEMENT = ("allclose", "either")
 """Rules whose readings are evidence: what they allow an element depends on nothing but its reference."""
 NEEDED = {
@@ -87,18 +88,20 @@ def _list_points(columns: Columns, op: str, dtype: str, rule: str) -> Iterator[P
     nothing = np.zeros_like(largest)
     yield Point((largest * (1 + STORED), nothing), (largest * (1 - STORED), nothing))
     # Elements whose reference is 0 have no relative error, so it bounds nothing. Past float32 it is at least that.
-    relative = np.minimum(relative, np.finfo(np.float32).max)
+    relative = np.minimum(relative, LARGEST)
     yield Point(None, (nothing, relative * (1 - STORED)))
     for known in load_policies():
         numbers = known.find_numbers(op, dtype)
         if numbers is None or known.rule not in BY_ELEMENT:
             continue
         readings = columns.readings[policy_column(known.name)].astype(np.float64)
+        # Past float32 a reading of a finite error is stored as infinite, and is at least the largest there.
+        at_least = np.where(np.isfinite(largest), np.minimum(readings, LARGEST), readings)
         atol, rtol = _find_allowed(numbers, columns.reduced_length)
         # max(a, b·|r|) lies between half of a + b·|r| and all of it.
         most = 2.0 if (known.rule, rule) == ("allclose", "either") else 1.0
         least = 0.5 if known.rule == "either" and rule != "either" else 1.0
-        upper, lower = readings * (1 + STORED) * most, readings * (1 - STORED) * least
+        upper, lower = readings * (1 + STORED) * most, at_least * (1 - STORED) * least
         with np.errstate(invalid="ignore"):
             yield Point((upper * atol, upper * rtol), (lower * atol, lower * rtol))
 

@@ -12,12 +12,20 @@ from gonogo.table import Share, Shown, Table, percent
 
 PROBES = ("zeros", "constant", "mean", "input")
 """Plainly wrong: all 0, all 1, the mean of the expected output everywhere, the first input as it is."""
-HIDDEN = ("name", "gauge", "rule", "suspects", "suspect_manifest")
+HIDDEN = ("name", "gauge", "rule", "suspects", "suspect_manifest", "unjudged")
 """Of a score, beside what it says of no-go: a tolerance says yes or no, never suspect."""
 ROUNDED = "rounded"
 """The exact result, rounded correctly."""
 BINS = ("identical", "sub-rounding", "manifest")
 """Cases of faulty kernels: no bit differs from the control's; it differs by what two roundings may; by more."""
+
+
+FINDINGS = ("vacuous", "too-tight", "false-positives", "says-nothing")
+"""What may be wrong with a tolerance, in words for a program."""
+COLUMNS = (
+    "op", "dtype", "finding", *(f"{name} passes" for name in PROBES), "below ½ ULP", "controls that fail",
+    "at most (95 %)", *(f"{name} faults caught" for name in BINS), "not decided", "counted in", "gonogo's limit",
+)  # fmt: skip
 
 
 @dataclass
@@ -67,8 +75,8 @@ class Audit:
 
     @property
     def undecided(self) -> int:
-        """Records of controls and faults that do not decide it: they hold no expected values."""
-        return self.score.unjudged if self.counted_in == "records" else 0
+        """Cases of controls and faults that do not decide it: records hold no expected values."""
+        return self.score.unjudged
 
     @property
     def bins(self) -> dict[str, Share]:
@@ -80,6 +88,12 @@ class Audit:
             Share(manifest.flagged, manifest.cases),
         )
         return dict(zip(BINS, shares, strict=True))
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What is wrong with it, of FINDINGS."""
+        holds = (self.vacuous, self.tight, self.score.false_positives > 0, self.silent)
+        return tuple(word for word, is_so in zip(FINDINGS, holds, strict=True) if is_so)
 
     @property
     def finding(self) -> str:
@@ -102,17 +116,13 @@ class Audit:
             "elements": self.elements, "elements_below_half_ulp": self.too_tight, "counted_in": self.counted_in,
             **{name: counts[name] for name in counts if name not in HIDDEN and "no_go" not in name},
             "bins": {name: {"caught": share.part, "faults": share.whole} for name, share in self.bins.items()},
-            "undecided": self.undecided, "finding": self.finding,
+            "undecided": self.undecided, "finding": self.finding, "findings": list(self.findings),
             "gonogo_limit": self.limit, "gonogo_limit_from": self.limit_from,
         }  # fmt: skip
 
 
 def make_table(audits: Sequence[Audit], told: str) -> Table:
     """One line per op and dtype."""
-    columns = (
-        "op", "dtype", "finding", *(f"{name} passes" for name in PROBES), "below ½ ULP", "controls that fail",
-        "at most (95 %)", *(f"{name} faults caught" for name in BINS), "not decided", "gonogo's limit",
-    )  # fmt: skip
     lines = []
     for audit in audits:
         score = audit.score
@@ -122,11 +132,11 @@ def make_table(audits: Sequence[Audit], told: str) -> Table:
             percent(audit.too_tight / audit.elements if audit.elements else None),
             Share(score.false_positives, score.control_cases, 2),
             percent(score.to_dict()["fp_upper95"], 2),
-            *audit.bins.values(), audit.undecided,
+            *audit.bins.values(), audit.undecided, audit.counted_in,
             "none" if audit.limit is None else Shown(audit.limit, f"{audit.limit:.3g} bound"),
         ))  # fmt: skip
     essential = ("op", "dtype", "finding", "controls that fail", "manifest faults caught")
-    return Table(f"Tolerance {audits[0].tolerance}", columns, lines, told, essential)
+    return Table(f"Tolerance {audits[0].tolerance}", COLUMNS, lines, told, essential)
 
 
 def _tell_probe(probe: Probe) -> Shown | None:

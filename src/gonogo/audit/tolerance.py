@@ -89,7 +89,7 @@ def _by_dtype(given: float | Mapping[str, float] | None) -> Mapping[str, float]:
 
 def _tell(given: float | Mapping[str, float] | None) -> str:
     if isinstance(given, Mapping):
-        return ",".join(f"{value:g}" if dtype == "all" else f"{dtype}:{value:g}" for dtype, value in given.items())
+        return ",".join(f"{value:g}" if dtype == "all" else f"{dtype}={value:g}" for dtype, value in given.items())
     return f"{given or 0:g}"
 
 

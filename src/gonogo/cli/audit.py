@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,10 @@ from gonogo.cli._completion import complete_dtypes, complete_ops, complete_polic
 from gonogo.cli._output import SCHEMA, echo, print_json
 from gonogo.cli._parse import need_backend, show_examples, words_option
 from gonogo.cli._progress import Reporter
-from gonogo.cli._tables import View, print_tables, table_options
+from gonogo.cli._tables import View, check_columns, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, find_ops
-from gonogo.words import find_dtypes, find_op
+from gonogo.words import find_dtypes, find_op, find_words
 
 if TYPE_CHECKING:
     from gonogo.records import Columns
@@ -56,6 +57,9 @@ DEFAULT_RECORDS = Path("records")
     show_default=True,
     help="Small cases per op and dtype to probe on.",
 )
+@words_option(
+    "--fail-on", metavar="FINDING", help="Exit code 1 for any of vacuous, too-tight, false-positives, says-nothing."
+)
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def audit(
@@ -67,11 +71,12 @@ def audit(
     records: Path | None,
     live: bool,
     cases: int,
+    fail_on: tuple[str, ...],
     view: View,
     as_json: bool,
 ) -> None:
     """Is a tolerance any good? What plainly wrong outputs pass it, whether correct ones fail, what it catches."""
-    from gonogo.audit import Tolerance, audit_tolerance, make_table
+    from gonogo.audit import COLUMNS, FINDINGS, Tolerance, audit_tolerance, make_table
     from gonogo.records import find_runs
 
     tolerance = Tolerance.make(
@@ -79,6 +84,9 @@ def audit(
     )
     chosen_dtypes = find_dtypes(dtypes or DTYPES)
     chosen_ops = [find_op(op) for op in ops] or find_ops()
+    if fail_on:
+        find_words("finding", fail_on, FINDINGS)
+    check_columns(COLUMNS, view.columns)  # now, not after all cases
     if live and records is not None:
         raise InputError("--live runs kernels, and --records counts in runs: leave one of them out")
     find_runs([] if records is None else [records])
@@ -97,16 +105,21 @@ def audit(
             "schema": SCHEMA, "tolerance": tolerance.name, "cases": cases, "counted_in": counted,
             "audits": [result.to_dict() for result in audits],
         })  # fmt: skip
-        return
-    note = (
+    else:
+        print_tables([make_table(audits, _tell_columns(counted, cases))], view)
+    sys.exit(1 if any(word in result.findings for result in audits for word in fail_on) else 0)
+
+
+def _tell_columns(counted: str, cases: int) -> str:
+    return (
         f"Controls and faults counted in {counted}. Probes: {cases} cases per dtype; of zeros, a constant (1), "
         "the mean of the expected output and the input itself, only cases where gonogo says no-go. Vacuous: one "
         "of them passes. Below ½ ULP: share of elements that may be off by less than rounding alone. Faults: "
         "identical to the control's bits; sub-rounding, off by what two roundings may be; manifest, by more. "
-        "Not decided: records whose readings do not tell, for they hold no expected values. gonogo's limit is for "
-        "contract float32."
+        "Not decided: records whose readings do not tell, for they hold no expected values. Counted in: live "
+        "where too many are not decided, and kernels were run instead. Says nothing: it has no numbers for the op "
+        "and dtype. gonogo's limit is for contract float32."
     )
-    print_tables([make_table(audits, note)], view)
 
 
 def _parse_numbers(option: str, texts: tuple[str, ...]) -> float | dict[str, float] | None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from gonogo.errors import InputError, check_tolerance, suggest
 from gonogo.formats import FORMATS
+from gonogo.ops import op_names
 
 Rule = Literal["allclose", "either", "share", "roundoff", "twin_max", "twin_rmse"]
 NUMBERS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -42,8 +43,11 @@ class Policy:
 
     def find_numbers(self, op: str, dtype: str) -> Numbers | None:
         """The numbers for an op in a dtype; None where the policy says nothing."""
-        by_dtype = self.numbers.get(op, self.numbers.get(ANY, {}))
-        return by_dtype.get(dtype, by_dtype.get(ANY))
+        for by_dtype in (self.numbers.get(op, {}), self.numbers.get(ANY, {})):
+            for word in (dtype, ANY):
+                if word in by_dtype:
+                    return by_dtype[word]
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +70,18 @@ def load_policies() -> tuple[Policy, ...]:
 
 
 def make_policy(name: str, atol: Mapping[str, float], rtol: Mapping[str, float]) -> Policy:
-    """A policy of two numbers, each by dtype, or for "all"; the one that a dtype has not is 0."""
+    """A policy of two numbers, each by dtype, or for "all"; one that is given for no dtype is 0 for all.
+
+    It says nothing of a dtype that one of the two is given for others alone.
+    """
     for word, by_dtype in (("atol", atol), ("rtol", rtol)):
         for value in by_dtype.values():
             check_tolerance(word, value, finite=True)
-    dtypes = [*atol, *rtol]
-    numbers = {
-        dtype: {"atol": atol.get(dtype, atol.get(ANY, 0.0)), "rtol": rtol.get(dtype, rtol.get(ANY, 0.0))}
-        for dtype in dict.fromkeys(dtypes)
-    }
+    numbers: dict[str, Numbers] = {}
+    for dtype in dict.fromkeys([*atol, *rtol]):
+        pair = [(by_dtype or {ANY: 0.0}).get(dtype, (by_dtype or {ANY: 0.0}).get(ANY)) for by_dtype in (atol, rtol)]
+        if pair[0] is not None and pair[1] is not None:
+            numbers[dtype] = {"atol": pair[0], "rtol": pair[1]}
     return Policy(name, "", "allclose", {ANY: numbers})
 
 
@@ -105,10 +112,15 @@ def read_policy_file(path: Path, name: str = "") -> Policy:
 def _parse_policy(name: str, table: dict[str, Any], where: str = "") -> Policy:
     where = where or f"policy {name}"
     rule, source = table.pop("rule", "allclose"), table.pop("source", "")
-    if rule not in NUMBERS:
+    if str(rule) not in NUMBERS:
         raise InputError(f"{where}: rule {rule!r} is none of {', '.join(NUMBERS)}")
+    if not isinstance(source, str):
+        raise InputError(f"{where}: source is {source!r}, not a text")
     for key, numbers in table.items():
         if key != ANY and key not in FORMATS:  # an op, and below it its dtypes
+            if key not in op_names():
+                near = suggest(key, (*op_names(), *FORMATS, ANY))
+                raise InputError(f"{where}: {key!r} is neither a dtype nor an op{near or '. Ops: gonogo ops'}")
             for dtype, below in _as_table(numbers, f"{where}, {key}").items():
                 if dtype != ANY and dtype not in FORMATS:
                     raise InputError(f'{where}, {key}: {dtype!r} is neither a dtype nor "all"')
@@ -139,6 +151,8 @@ def _check_numbers(value: object, rule: str, where: str) -> None:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InputError(f"{where}: {name} is {number!r}, not a number")
         check_tolerance(f"{where}: {name}", number, finite=True)
+    if numbers.get("allowed_share", 0) > 1:
+        raise InputError(f"{where}: allowed_share is {numbers['allowed_share']}, a share of elements: at most 1")
     for name in needed:
         if name not in numbers:
             raise InputError(f"{where} has no {name}, which the rule {rule} needs")

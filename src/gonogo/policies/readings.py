@@ -104,7 +104,7 @@ def read_share(errors: Errors, atol: float, rtol: float, allowed_share: float) -
     """Share of elements off by more than atol + rtol·|r|, over the share that may be."""
     sizes = errors.sizes
     off = (sizes > atol + rtol * errors.magnitudes) | errors.module.isinf(sizes)
-    return int(off.sum()) / errors.count / allowed_share if errors.count else 0.0
+    return _divide(int(off.sum()) / errors.count, allowed_share) if errors.count else 0.0
 
 
 def _read_twin(rule: str, numbers: Numbers, errors: Errors, twin: Twin) -> float:
@@ -114,4 +114,7 @@ def _read_twin(rule: str, numbers: Numbers, errors: Errors, twin: Twin) -> float
 
 
 def _divide(error: float, allowed: float) -> float:
-    return error if error in (0.0, math.inf) else error / allowed
+    """An error in units of what is allowed; any is beyond nothing."""
+    if error in (0.0, math.inf):
+        return error
+    return error / allowed if allowed else math.inf
