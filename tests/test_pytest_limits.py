@@ -99,7 +99,7 @@ def test_a_limit_from_too_few_cases_is_named(pytester: pytest.Pytester) -> None:
     fresh = run(pytester, "--gonogo-update", "--gonogo-cases", "2", "--gonogo-lock", "few.lock")
     fresh.assert_outcomes(passed=3)
     assert not any("judged by it" in line for line in list_section(fresh))
-    again = "Measure it on as many: pytest --gonogo-update --gonogo-lock few.lock --gonogo-cases"
+    again = "Measure it on as many: pytest --gonogo-update --gonogo-lock=few.lock --gonogo-cases"
     told = [
         f"softmax, contract float32: the limit is from 6 cases, and 18 were judged by it. {again} 6",
         f"swiglu, contract float32: the limit is from 2 cases, and 18 were judged by it. {again} 18",

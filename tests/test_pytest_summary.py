@@ -13,7 +13,7 @@ import pytest
 from pytest_project import RIGHT, list_section, run
 
 from gonogo.pytest_run.judged import Judged
-from gonogo.pytest_run.markdown import FAILURES, ROWS, Result, write_page
+from gonogo.pytest_run.markdown import FAILURE_BYTES, ROWS, Result, tell_notes, write_page
 
 pytest.importorskip("torch")
 pytest_plugins = ("pytester",)
@@ -84,7 +84,7 @@ def test_summary(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     assert [line for line in lines if line.startswith("## ")] == [head]
     table = [line for line in lines if line.startswith("|")]
     assert len(table) == 2 + 10
-    assert table[2].startswith("| ``test_it.py::test_relu[`c`]`` | `relu` | `float32` | no-go | 18 | 0 % |")
+    assert table[2].startswith("| ``test_it.py::test_relu[`c`]`` | `relu` | `float32` | no-go | 18 | – |")
     assert table[3].startswith("| `test_it.py::test_relu[a\\|b]` | `relu` | `float32` | no-go | 18 | ")
     assert table[4] == "| `test_it.py::test_broken` | – | – | failed | – | – |"
     assert table[-1].startswith("| `test_it.py::test_twice` | `relu` | `float32` | no-go but allowed | 18 | ")
@@ -185,12 +185,14 @@ def test_a_worker_that_dies_takes_no_verdict_with_it(pytester: pytest.Pytester) 
 
 def test_a_page_stays_below_what_github_takes() -> None:
     report = "\n".join(["relu: no-go", *("x" * 100 for _ in range(200))])
-    failed = Result("failed", (Judged("relu", "float32", "no-go", 9, share=float("inf"), report=report),))
+    no_go = Judged("relu", "float32", "no-go", 9, share=float("inf"), report=report, error="é" * 8000)
+    failed = Result("failed", (no_go, no_go))
     page = write_page({f"test_it.py::test_relu[{number}]": failed for number in range(3000)}, ["a line"] * 100)
     assert len(page.encode()) < 2**20
-    assert page.count("\n### `") == FAILURES
-    assert f"{3000 - ROWS:,} more are not shown." in page
-    assert f"{3000 - FAILURES:,} more tests failed; pytest's output has them." in page
+    shown = page.count("\n### `")
+    assert FAILURE_BYTES // 100_000 <= shown <= FAILURE_BYTES // 20_000
+    assert f"{6000 - ROWS:,} more are not shown." in page
+    assert f"{3000 - shown:,} more tests failed; pytest's output has them." in page
     assert write_page({}, []) == "## gonogo: no verdicts\n"
 
 
@@ -231,21 +233,38 @@ def run_step(step: dict[str, Any], folder: Path, page: Path) -> subprocess.Compl
     )  # fmt: skip
 
 
+def test_a_reason_that_many_tests_have_is_told_once() -> None:
+    judged = Judged("relu", "float32", "go", 9, notes=("1 of 9 cases is not judged: why",))
+    results = {f"test_{number}": Result("passed", (judged, judged)) for number in range(3)}
+    assert tell_notes(results) == ["test_0 and 2 more tests: 1 of 9 cases is not judged: why"]
+    assert "test_0 and 2 more tests: 1 of 9 cases" in write_page(results, [])
+
+
+def test_a_no_go_that_is_allowed_hides_no_other_failure() -> None:
+    allowed = Judged("relu", "float32", "no-go", 9, report="relu: no-go, allowed")
+    right = Judged("tanh", "float32", "go", 9)
+    page = write_page({"test_it": Result("failed", (allowed, right), "AssertionError: of its own")}, [])
+    assert "AssertionError: of its own" in page
+
+
 @pytest.mark.skipif(not (Path(sys.executable).parent / "pytest").exists(), reason="a job has pytest on its path")
 def test_workflow_runs(tmp_path: Path) -> None:
     """Its steps, in a project: limits measured and kept, judged by them, and a kernel that became wrong."""
     (job,) = read_workflow()["jobs"].values()
-    steps = {step["if"]: step for step in job["steps"] if step.get("run", "").startswith("pytest")}
+    steps = {step["if"]: step for step in job["steps"] if "pytest" in step.get("run", "")}
     update, judge = steps["${{ inputs.update }}"], steps["${{ !inputs.update }}"]
     kept = {step["with"]["path"] for step in job["steps"] if step.get("uses") == "actions/upload-artifact@v4"}
     assert kept == {"gonogo.xml", "gonogo.lock"}
     kernel = "import torch\n\ndef test_relu(gonogo):\n    gonogo.verify({}, 'relu', device='cpu')\n"
     (tmp_path / "test_it.py").write_text(kernel.format("torch.relu"))
 
-    ran = run_step(update, tmp_path, tmp_path / "first.md")
+    # As on a runner: the page is there already, and outside the project.
+    page = tmp_path.parent / f"{tmp_path.name}-page.md"
+    page.write_text("")
+    ran = run_step(update, tmp_path, page)
     assert ran.returncode == 0, ran.stdout
     assert all((tmp_path / name).exists() for name in kept)
-    text = (tmp_path / "first.md").read_text()
+    text = page.read_text()
     assert text.startswith("## gonogo: 1 go\n")
     assert "1 limit written to gonogo.lock: 1 new" in text
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from pytest_project import run
 
+from gonogo.limits import Limit
+from gonogo.limits.lock import write_lock
+
 pytest.importorskip("triton")
 pytest_plugins = ("pytester",)
 
@@ -82,3 +85,19 @@ def test_the_interpreter_runs_them(pytester: pytest.Pytester, monkeypatch: pytes
     options = ("--gonogo-limits", "shipped", "-k", "test_skipped and relu and auto", "--gonogo-summary", "page.md")
     run(pytester, *options, "--gonogo-cases", "1").assert_outcomes(passed=1, deselected=7)
     assert "; Triton's interpreter ran the kernel, on the CPU: " in (pytester.path / "page.md").read_text()
+
+
+@pytest.mark.parametrize("kernel", ["relu", "tuned"])
+def test_a_limit_is_not_measured_for_a_test_that_is_skipped(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, kernel: str
+) -> None:
+    """The one in the file may be of a GPU, which this machine has not."""
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    test = f"from kernels import {kernel}\ndef test_relu(gonogo):\n    gonogo.verify({kernel}, 'relu')\n"
+    pytester.makepyfile(kernels=KERNELS, test_kernels=test)
+    lock = pytester.path / "gonogo.lock"
+    limit = Limit("relu", "float32", "relu_torch", None, "bound", "pooled", value=3.5, cases=9, runs=("one",))
+    write_lock(lock, [limit], {"devices": "NVIDIA H100"})
+    before = lock.read_bytes()
+    run(pytester, "--gonogo-update", "--gonogo-cases", "2").assert_outcomes(skipped=1)
+    assert lock.read_bytes() == before

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,8 @@ from typing import Any
 
 import pytest
 
+DEADLINE_S = 240
+"""After which what is asked for is taken to hang."""
 LOADED = ("torch", "numpy.random", "ml_dtypes", "pyarrow.compute", "pyarrow.parquet")
 
 
@@ -69,6 +72,7 @@ def serve() -> dict[str, Any] | None:
 
 def become(words: Sequence[str], cwd: str, environment: Mapping[str, str], out: str, err: str) -> None:
     """Run what was asked for as the main program, with standard streams of its own."""
+    signal.alarm(DEADLINE_S)  # its default action ends the process
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gonogo.limits import Limit
     from gonogo.ops import Op
     from gonogo.schema import Contract
+    from gonogo.user.request import Request
     from gonogo.verdict.judge import Verdict
     from gonogo.verdict.setting import Setting
     from gonogo.verdict.verdicts import Verification
@@ -74,7 +76,7 @@ class Fixture:
         """
         __tracebackhide__ = True
         from gonogo.user.request import Request
-        from gonogo.user.verification import answer, verify
+        from gonogo.user.verification import verify
 
         self._refuse_limits(options)
         usual = {"cases": self._suite.cases, "seed": self._suite.seed, "suspects": self._choose_suspects()}
@@ -82,14 +84,16 @@ class Fixture:
         inspect.signature(verify).bind(kernel, op, **options)  # an unknown option is one of verify's
         request = Request(kernel, op, contract=contract, controls=controls, device=device, **options)
         known, keeps = _call(lambda: (request.known, request.keeps))
+        measured = set(self._suite.fresh)
         limit = self._give_limit(known, keeps, controls, device)
         if limit is not None:  # at hand here, and in the file there
-            request = replace(request, limit=limit, limit_from=self._suite.path)
+            request = replace(request, limit=limit, limit_from=Path(self._suite.name))
         elif self._run.limits == "shipped":
             request = replace(request, controls=())  # or the limit would be made from them
-        verification, error = _call(answer, request)
+        verification, error = self._answer(request, measured)
         raised = [_ends_with(case.record.error, error) for case in verification.failed]
         if raised and all(raised) and _lacks_gpu(error):
+            self._suite.forget(set(self._suite.fresh) - measured)
             pytest.skip(NEEDS_GPU)
         if verification.recorded is not None:
             self._run.added += verification.recorded.added
@@ -141,6 +145,19 @@ class Fixture:
             source = "" if limit is None and self._run.limits == "lock" else f"\n  {self._tell_source(limit)}"
             pytest.fail(f"{name}: {verdict.message}{source}")
         return verdict
+
+    def _answer(
+        self, request: Request, measured: set[tuple[str, str]]
+    ) -> tuple[Verification, BaseException | None]:
+        """All verdicts; a limit that was measured for a test which is then skipped is not kept."""
+        __tracebackhide__ = True
+        from gonogo.user.verification import answer
+
+        try:
+            return _call(answer, request)
+        except pytest.skip.Exception:
+            self._suite.forget(set(self._suite.fresh) - measured)
+            raise
 
     def _give_limit(
         self, op: Op, contract: Contract, controls: Sequence[Callable[..., Any]], device: str

@@ -59,6 +59,8 @@ class Judged:
     """What the kernel raised in the worst case, with its traceback."""
     suspect: str | None = None
     """Of what passed as suspect: the case furthest off, in a line."""
+    notes: tuple[str, ...] = ()
+    """Why some cases were not judged, where some were not."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, for a report."""
@@ -68,19 +70,24 @@ class Judged:
     def from_dict(cls, fields: Mapping[str, Any]) -> Judged:
         """What `to_dict` gave, in another process."""
         held = fields["held"]
-        return cls(**{**fields, "held": held and Held(**{**held, "devices": tuple(held["devices"])})})
+        origin = held and Held(**{**held, "devices": tuple(held["devices"])})
+        return cls(**{**fields, "held": origin, "notes": tuple(fields["notes"])})
 
 
 def describe_verification(verification: Verification, held: Held | None, suspect: str | None) -> Judged:
     """What a summary says of a kernel."""
     from gonogo.verdict.setting import INTERPRETED
+    from gonogo.verdict.verdicts import tell_unjudged
 
     largest, worst, setting = verification.largest, verification.worst_case, verification.setting
     share = None if largest is None or largest.verdict.share is None else float(largest.verdict.share)
+    if any(case.verdict.share is None for case in verification.failed):
+        share = None  # what has no reading is further off than any that has one
     judged = Judged(
         verification.op, verification.contract, verification.decision, len(verification.verdicts),
         len(verification.unjudged), share, held, report=_report_failure(verification),
         error=worst.record.error if worst else None, suspect=suspect,
+        notes=tell_unjudged(verification.verdicts, verification.unjudged) if verification.unjudged else (),
     )  # fmt: skip
     if setting is None:
         return judged

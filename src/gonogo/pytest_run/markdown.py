@@ -18,11 +18,10 @@ from gonogo.pytest_run.judged import Judged
 FIRST = ("no-go", "failed", "suspect")
 """Rows that stand on top."""
 COLUMNS = ("test", "op", "contract", "decision", "cases", "largest reading, of its limit")
-ROWS, FAILURES, LINES, LETTERS = 1000, 50, 12, 8000
-"""Most rows and failures of a page, most lines of a text that is not folded, most letters of one that is.
-
-GitHub takes a page of up to 1 MiB and shows nothing of a longer one.
-"""
+ROWS, LINES, LETTERS = 1000, 12, 8000
+"""Most rows of the table, most lines of a text that is not folded, most letters of one that is."""
+FAILURE_BYTES = 500_000
+"""Most that failures take together: GitHub takes a page of up to 1 MiB and shows nothing of a longer one."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,28 @@ class Result:
     def _label(self, judged: Judged) -> str:
         if not judged.report:
             return judged.decision
-        return "no-go" if self.outcome == "failed" else "no-go but allowed"  # by strict=False, or by xfail
+        if self.outcome == "failed":
+            return "no-go"
+        return "no-go but allowed" if judged.decision == "no-go" else judged.decision  # by strict=False, xfail
 
     @property
     def is_no_go(self) -> bool:
-        """Whether it failed, and a kernel of it is no-go."""
-        return self.outcome == "failed" and any(one.report for one in self.judged)
+        """Whether it failed for a kernel that is no-go: the last it judged, for that ends it."""
+        return self.outcome == "failed" and bool(self.judged) and bool(self.judged[-1].report)
+
+
+def tell_notes(tests: Mapping[str, Result]) -> list[str]:
+    """Why some cases were not judged, a line for each reason: a suite of many tests has it many times."""
+    named: dict[str, list[str]] = {}
+    for name, test in sorted(tests.items()):
+        for note in dict.fromkeys(note for one in test.judged for note in one.notes):
+            named.setdefault(note, []).append(name)
+    return [f"{_name_tests(names)}: {note}" for note, names in named.items()]
+
+
+def _name_tests(names: Sequence[str]) -> str:
+    more = len(names) - 1
+    return f"{names[0]} and {more:,} more test{'s' * (more > 1)}" if more else names[0]
 
 
 def write_page(tests: Mapping[str, Result], limits: Sequence[str]) -> str:
@@ -62,6 +77,7 @@ def write_page(tests: Mapping[str, Result], limits: Sequence[str]) -> str:
         *_write_table(tests),
         *_write_failures(tests),
         *_write_lines("Suspect, but passed", suspects),
+        *_write_lines("Not judged", tell_notes(tests)),
         *_write_lines("Skipped", skipped),
         *_write_lines("Limits", limits),
         *_write_lines("Judged on", settings),
@@ -113,20 +129,30 @@ def _write_row(cells: Sequence[str]) -> str:
 
 
 def _write_failures(tests: Mapping[str, Result]) -> list[str]:
-    failed = [(name, test) for name, test in tests.items() if test.outcome == "failed"]
+    failed = {name: test for name, test in tests.items() if test.outcome == "failed"}
     parts: list[str] = []
-    for name, test in failed[:FAILURES]:
-        parts.append(f"### {quote_code(name)}")
-        for one in test.judged:
-            if one.report:
-                parts.append(quote_block(one.report))
-                parts += [fold("What it raised", one.error)] if one.error else []
-        if not test.is_no_go:
-            long = len(test.said.splitlines()) > LINES
-            last = next(reversed(test.said.strip().splitlines()), "")
-            parts.append(fold(last, test.said) if long else quote_block(test.said))
-    left = len(failed) - FAILURES
-    return [*parts, f"{left:,} more tests failed; pytest's output has them."] if left > 0 else parts
+    room = FAILURE_BYTES
+    for place, (name, test) in enumerate(failed.items()):
+        told = _write_failure(name, test)
+        room -= sum(len(part.encode()) for part in told)
+        if room < 0:
+            return [*parts, f"{len(failed) - place:,} more tests failed; pytest's output has them."]
+        parts += told
+    return parts
+
+
+def _write_failure(name: str, test: Result) -> list[str]:
+    """What is no-go in a test, and how it failed where that is not all."""
+    parts = [f"### {quote_code(name)}"]
+    for one in test.judged:
+        if one.report:
+            parts.append(quote_block(one.report))
+            parts += [fold("What it raised", one.error)] if one.error else []
+    if not test.is_no_go:
+        long = len(test.said.splitlines()) > LINES
+        last = next(reversed(test.said.strip().splitlines()), "")
+        parts.append(fold(last, test.said) if long else quote_block(test.said))
+    return parts
 
 
 def _write_lines(head: str, lines: Sequence[str]) -> list[str]:

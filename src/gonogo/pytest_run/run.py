@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from gonogo.pytest_run.judged import Judged, tell_limits
-from gonogo.pytest_run.markdown import Result, write_page
+from gonogo.pytest_run.markdown import Result, tell_notes, write_page
 
 if TYPE_CHECKING:
     from gonogo.user.suite import Suite
@@ -70,7 +70,7 @@ class Run:
     def lock_option(self) -> str:
         """How pytest was told of the lock file, with a space before it; nothing where the project says."""
         lock_path = self.config.option.gonogo_lock
-        return f" --gonogo-lock {lock_path}" if lock_path else ""
+        return f" --gonogo-lock={lock_path}" if lock_path else ""  # apart, pytest may take it for a path of tests
 
     def to_dict(self) -> dict[str, Any]:
         """What a worker hands to the controller, in plain types."""
@@ -200,7 +200,7 @@ class Hooks:
             self.run.config.workeroutput[FIXTURE] = self.run.to_dict()
             return
         settled = self.run.settle_lock()
-        if not (self.run.write_summary() and settled):
+        if not (self.run.write_summary() and settled) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -217,6 +217,7 @@ class Hooks:
             *run.lines,
             *recorded,
             *run.tell_limits(),
+            *tell_notes(run.tests),
             *(f"suspect, but passed: {suspect}" for suspect in sorted(suspects)),
         ]
         if lines:

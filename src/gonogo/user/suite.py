@@ -5,7 +5,7 @@ Any number of processes may each know a part; the order in which parts are merge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from gonogo.errors import InputError
 from gonogo.limits import Limit
 from gonogo.limits.changes import count_changes, diff_limits, order_by_kind, tell_change
 from gonogo.limits.lock import Provenance, list_devices, note_devices, read_lock, write_lock
-from gonogo.limits.shipped import pick_limit
+from gonogo.limits.shipped import pick_limit, pick_universal
 from gonogo.ops import Op
 from gonogo.schema import Contract
 from gonogo.user.calibration import measure_limit
@@ -83,7 +83,7 @@ class Suite:
         known = pick_limit(self.known or (), *key, self.name)
         if known is not None:
             self.used.add(key)
-        return known
+        return known or pick_universal(self.known or (), key[1], self.name)
 
     def list_devices(self, limit: Limit) -> tuple[str, ...]:
         """The machines that a limit of this run is from."""
@@ -94,6 +94,11 @@ class Suite:
     def is_fresh(self, limit: Limit) -> bool:
         """Whether a limit was measured in this run."""
         return self.fresh.get((limit.op, limit.contract)) is limit
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Do not write limits that were measured for tests which judged nothing: theirs may be of a GPU."""
+        for key in keys:
+            del self.fresh[key]
 
     def to_dict(self) -> dict[str, Any]:
         """What another process must know, in plain types."""
