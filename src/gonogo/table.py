@@ -29,11 +29,15 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
-        """As CSV, with numbers in full."""
+        """As CSV, for programs: numbers in full; what is made of several, as a share is, has a column for each."""
+        spread = [[_spread(*pair) for pair in zip(self.columns, row, strict=True)] for row in self.rows]
+        columns: list[str] = []
+        for place, column in enumerate(self.columns):
+            columns += dict.fromkeys(name for cells in spread for name in cells[place]) or [column]
         out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(["" if cell is None else cell for cell in row] for row in self.rows)
+        writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: value for cell in cells for name, value in cell.items()} for cells in spread)
         return out.getvalue()
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -96,3 +100,11 @@ def _make_plain(cell: Any) -> Any:
     if isinstance(cell, Share):
         return cell.to_dict()
     return cell
+
+
+def _spread(column: str, cell: Any) -> dict[str, Any]:
+    """A cell by the columns of a CSV file that it fills."""
+    plain = _make_plain(cell)
+    if isinstance(plain, dict):
+        return {f"{column}: {part}": value for part, value in plain.items()}
+    return {} if plain is None else {column: plain}
