@@ -55,6 +55,7 @@ def find_contract(given: Contract | str | None) -> Contract:
         raise InputError(
             f"contract is {type(word).__name__}; give one of {', '.join(CONTRACTS)}, or a gonogo.Contract"
         )
+    word = OTHER_NAMES.get(word, word)
     if word in CONTRACTS:
         return CONTRACTS[word]
     try:

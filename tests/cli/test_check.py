@@ -99,7 +99,7 @@ def find_line(done: Ended, name: str) -> str:
 
 @pytest.mark.slow
 def test_wrong_kernel_explains_itself_and_replays(tmp_path: Path) -> None:
-    words = ["check", write(tmp_path, WRONG), "--op", "softmax", "--device", "cpu", "--cases", 12]
+    words = ["check", write(tmp_path, WRONG), "--op", "softmax", "--device", "cpu", "--cases", 12, "--seed", 1]
     done = spawn(*words)
     assert done.returncode == 1, done.stderr
     assert "pads_to_128 as softmax: no-go" in done.stdout
@@ -495,7 +495,7 @@ def test_checks_of_one_op_do_not_mix(tmp_path: Path) -> None:
             ["FILE", "--op", "softmax", "--contract", "float23"],
             "unknown contract 'float23'. Did you mean float32 or float64 or float16? Known: float32, float64",
         ),
-        (["FILE", "--op", "softmax", "--contract", "fp32"], "unknown contract 'fp32'"),
+        (["FILE", "--op", "softmax", "--contract", "fp33"], "unknown contract 'fp33'"),
         (["FILE", "--op", "softmax", "--dtypes", "int8"], "unknown dtype 'int8'; known: "),
         (["FILE", "--op", "softmax", "--dtypes", "flaot16"], "unknown dtype 'flaot16'. Did you mean "),
         (["FILE", "--op", "softmax", "--device", "abacus"], "unknown device 'abacus'"),

@@ -709,3 +709,19 @@ def test_outputs_of_a_triton_kernel() -> None:
 
     assert verify(launch(0), device="cuda", outputs="last", **NORM).decision == "go"
     assert "unwritten: leaf 0: 130 of 1170" in message(launch(1), device="cuda", outputs="last", **NORM)
+
+
+def test_bytes_are_drawn_over_their_whole_range() -> None:
+    """Of 0 and 1 alone, a kernel that takes int8 for uint8 would be go."""
+    inputs = {"w": gonogo.Arg("rows cols", dtype="int8"), "s": "cols"}
+    op = gonogo.Op("dequant", inputs=inputs, output="rows cols", sizes={"rows": (9,), "cols": (40,)},
+                   reference=lambda w, s: w * s)  # fmt: skip
+    right = gonogo.verify(lambda w, s: (w.float() * s.float()).to(s.dtype), op, cases=4, device="cpu")
+    assert right.decision == "go"
+    wrong = gonogo.verify(
+        lambda w, s: (w.to(torch.uint8).float() * s.float()).to(s.dtype), op, cases=4, device="cpu", strict=False
+    )
+    assert wrong.decision == "no-go"
+    with pytest.raises(gonogo.errors.InputError, match=r"int64 integers from where to where\? Give low= and"):
+        gonogo.Op("far", inputs={"n": gonogo.Arg("rows", dtype="int64")}, output="rows", sizes={"rows": (9,)},
+                  reference=lambda n: n * 1.0)  # fmt: skip

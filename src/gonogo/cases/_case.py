@@ -67,6 +67,10 @@ class Case:
         return tuple(sizes[axis] for axis in axes.split())
 
 
+LONGEST_ID = 1000
+"""Letters of a case id: no axis has so many that theirs take more, and Python reads no number of 5,000 digits."""
+
+
 def parse_case(text: str, op: Op | None = None) -> Case:
     """The case an id stands for, of an op at hand or of one in its folder.
 
@@ -76,8 +80,9 @@ def parse_case(text: str, op: Op | None = None) -> Case:
     from gonogo.cases.values import DISTRIBUTIONS
 
     match = _ID.fullmatch(text)
-    if match is None:
-        raise InputError(f"{text!r} is no case id; one looks like softmax:f16:2x7x1025:c:uniform:81")
+    if match is None or len(text) > LONGEST_ID:
+        shown = text if len(text) <= LONGEST_ID else f"{text[:40]}…"
+        raise InputError(f"{shown!r} is no case id; one looks like softmax:f16:2x7x1025:c:uniform:81")
     dtypes = {DTYPE_CODES[name]: name for name in (DTYPES if op is None else op.dtypes)}
     words: list[tuple[str, str, Collection[str]]] = [("dtype", match["dtype"], dtypes)]
     words += [("layout", letter, _LETTERS) for letter in match["layout"]]

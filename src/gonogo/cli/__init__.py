@@ -71,6 +71,8 @@ def main() -> None:
     prepare_streams()
     try:
         code = cli.main(prog_name=PROGRAM, complete_var=VARIABLE, standalone_mode=False)
+    except (KeyboardInterrupt, click.Abort):  # before any command has begun
+        _refuse("Interrupted", "interrupted", 130, show=Interrupted().show)
     except click.ClickException as error:
         kind = "Interrupted" if isinstance(error, Interrupted) else "Usage"
         _refuse(kind, error.format_message(), error.exit_code, show=error.show)

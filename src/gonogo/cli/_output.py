@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import os
 import sys
 from typing import Any
 
@@ -23,23 +24,43 @@ DEGRADE = "gonogo.degrade"
 
 def prepare_streams() -> None:
     """Have stdout and stderr take any text: a sign that their encoding lacks is written in another way."""
-    codecs.register_error(DEGRADE, _write_plainly)
+    codecs.register_error(DEGRADE, _replace_signs)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=DEGRADE)
 
 
-def _write_plainly(error: UnicodeError) -> tuple[str, int]:
+def write_plainly(text: str) -> str:
+    """A text as stdout will show it."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return "".join(sign if _has(encoding, sign) else PLAIN_FORMS.get(sign, "?") for sign in text)
+
+
+def _has(encoding: str, sign: str) -> bool:
+    try:
+        sign.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _replace_signs(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     signs = error.object[error.start : error.end]
     return "".join(PLAIN_FORMS.get(sign, "?") for sign in signs), error.end
 
 
 def echo(text: str, *, aside: bool = False) -> None:
-    """A line on stdout; `aside` on stderr. Not by click, which writes UTF-8 to terminals that take only ASCII."""
+    """A line on stdout; `aside` on stderr. Not by click, which writes UTF-8 to terminals that take only ASCII.
+
+    Where nobody reads stdout any more, as behind `head`, nothing is printed, and the exit code is what it would be.
+    """
     stream = sys.stderr if aside else sys.stdout
-    stream.write(text if text.endswith("\n") else f"{text}\n")
-    stream.flush()
+    try:
+        stream.write(text if text.endswith("\n") else f"{text}\n")
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # also for what Python flushes at its end
 
 
 def print_json(value: Any) -> None:

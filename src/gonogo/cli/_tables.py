@@ -20,7 +20,7 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
-from gonogo.cli._output import echo
+from gonogo.cli._output import echo, write_plainly
 from gonogo.cli._parse import split_words
 from gonogo.errors import InputError, UnknownWord
 from gonogo.table import Table, format_cell
@@ -55,8 +55,12 @@ def table_options(command: F) -> F:
     def with_view(*, columns: str, wide: bool, markdown: bool, as_csv: bool, **rest: Any) -> Any:
         if markdown and as_csv:
             raise InputError("--markdown and --csv are two forms of the same table: give one of them")
-        if (markdown or as_csv) and rest.get("as_json"):
-            raise InputError("--json is a form of its own: leave out --markdown and --csv")
+        if (markdown or as_csv or columns or wide) and rest.get("as_json"):
+            raise InputError(
+                "--json is whole and a form of its own: leave out --columns, --wide, --markdown and --csv"
+            )
+        if columns and not split_words(columns):
+            raise InputError("--columns names nothing: give a word, or leave it out")
         form: Literal["text", "markdown", "csv"] = "markdown" if markdown else "csv" if as_csv else "text"
         return command(view=View(split_words(columns), wide, form), **rest)
 
@@ -75,12 +79,14 @@ USUAL = View()
 
 def print_tables(tables: Sequence[Table], view: View = USUAL) -> None:
     """Print tables, one below the other."""
-    _check_columns(tables, view.columns)
-    for table in (_choose(table, view.columns) for table in tables):
+    check_columns([column for table in tables for column in table.columns], view.columns)
+    for place, table in enumerate(_choose(table, view.columns) for table in tables):
         if view.form == "text":
             _print_table(table, wide=view.wide, chosen=bool(view.columns))
-        else:
-            echo(table.to_markdown() if view.form == "markdown" else table.to_csv())
+            continue
+        if place:
+            echo("")  # one table ends, and another begins
+        echo(table.to_markdown() if view.form == "markdown" else table.to_csv())
 
 
 def make_console(width: int | None = None) -> Console:
@@ -94,11 +100,12 @@ def find_room() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _check_columns(tables: Sequence[Table], names: Sequence[str]) -> None:
-    known = list(dict.fromkeys(column for table in tables for column in table.columns))
+def check_columns(columns: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a name that no column has."""
+    known = list(dict.fromkeys(columns))
     for name in names:
         if not any(_is_named(column, name) for column in known):
-            raise UnknownWord("column", name, [column for column in known if column])
+            raise UnknownWord("column", name, known)
 
 
 def _is_named(column: str, name: str) -> bool:
@@ -137,11 +144,15 @@ def _print_table(table: Table, *, wide: bool, chosen: bool) -> None:
 
 def _fit(table: Table, room: int | None) -> list[int] | None:
     """The width of each column; None where they do not fit. Heads are broken first, then long cells."""
-    columns = [[format_cell(row[place]) for row in table.rows] for place in range(len(table.columns))]
+    columns = [[_show(row[place]) for row in table.rows] for place in range(len(table.columns))]
     longest = [max(map(len, cells), default=0) for cells in columns]
     least = [
-        max(len(part) for text in (head, *cells) for part in _split(text, BREAKS_FROM if text is not head else 0))
-        for head, cells in zip(table.columns, columns, strict=True)
+        max(
+            len(part)
+            for parts in (_split(head, 0), *(_split(cell, BREAKS_FROM) for cell in cells))
+            for part in parts
+        )
+        for head, cells in zip(map(write_plainly, table.columns), columns, strict=True)
     ]
     if room is None:
         return [max(longest[place], least[place]) for place in range(len(columns))]
@@ -156,6 +167,11 @@ def _fit(table: Table, room: int | None) -> list[int] | None:
     return widths
 
 
+def _show(cell: Any) -> str:
+    """A cell as it will stand there: its width counts."""
+    return write_plainly(format_cell(cell))
+
+
 def _split(text: str, breaks_from: int) -> list[str]:
     """What of a text must stay on one line."""
     return (text.split() if len(text) > breaks_from else [text]) or [""]
@@ -165,10 +181,15 @@ def _print_across(table: Table, widths: Sequence[int]) -> None:
     shown = rich.table.Table(title=Text(table.title), title_justify="left")
     for place, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
         is_text = any(isinstance(row[place], str) for row in table.rows)
-        shown.add_column(Text(column), justify="left" if is_text else "right", width=width, overflow="fold")
+        shown.add_column(
+            Text(write_plainly(column)), justify="left" if is_text else "right", width=width, overflow="fold"
+        )
     for row in table.rows:
-        shown.add_row(*(Text(format_cell(cell)) for cell in row))  # Text: a name may look like markup
-    make_console(max(sum(widths) + FRAME * len(widths) + 1, 1)).print(shown)
+        shown.add_row(*(Text(_show(cell)) for cell in row))  # Text: a name may look like markup
+    console = make_console(max(sum(widths) + FRAME * len(widths) + 1, 1))
+    with console.capture() as printed:
+        console.print(shown)
+    echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
 def _print_downwards(table: Table, room: int | None) -> None:
@@ -196,7 +217,7 @@ def fill(text: str, *, start: str = "", indent: str = "", less: int = 0) -> str:
 
 
 def _wrap(text: str, width: int | None, *, start: str = "", indent: str = "") -> str:
-    if width is None:
+    if width is None or not text:
         return start + text
     return textwrap.fill(
         text, max(width, len(indent) + BREAKS_FROM), initial_indent=start, subsequent_indent=indent,

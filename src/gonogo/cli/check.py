@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,7 +95,9 @@ def check(
     A suspect case, which reads above its limit and may still be rounding, is run again on three fresh seeds: no-go
     if it is above there too.
     """
-    if (op is None) == (op_file is None):
+    if op is not None and op_file is not None:
+        raise click.UsageError("--op names an op of gonogo's and --op-file one of your own: give one of them")
+    if op is None and op_file is None:
         raise click.UsageError("name the op that it implements: --op OP, or one of your own by --op-file FILE:NAME")
     find_contract(contract)
     known = find_op_file(op_file) if op_file is not None else find_op(str(op))
@@ -142,7 +146,7 @@ def _print(file_verification: FileVerification) -> None:
     echo(f"{kernel.path.name}:{kernel.function} as {verification.op}: {verification.decision}")
     _print_lines(lines)
     for line in tell_verification(verification):
-        _print_line(line)
+        _print_line(line, command=verification.replay)
     _print_lines(also)
 
 
@@ -152,16 +156,26 @@ def _print_lines(lines: list[tuple[str, str]]) -> None:
             _print_line(f"  {name:<11} {text}")
 
 
-def _print_line(line: str) -> None:
+def _print_line(line: str, command: str | None = None) -> None:
     """A name and a text; where the terminal has no room for it, in lines below each other."""
-    room, indent = find_room(), " " * NAME_WIDTH
+    room, name, text = find_room(), line[:NAME_WIDTH], line[NAME_WIDTH:]
     if room is None or len(line) <= room:
         echo(line)
-    elif line.lstrip().startswith("replay"):  # to be pasted, so that it is broken as a shell takes it
-        command = fill(line[NAME_WIDTH:], start=line[:NAME_WIDTH], indent=f"{indent}  ", less=2)
-        echo(command.replace("\n", " \\\n"))
+    elif text == command:
+        echo("\n".join(_break_command(command, name, room)))
     else:
-        echo(fill(line[NAME_WIDTH:], start=line[:NAME_WIDTH], indent=indent))
+        echo(fill(text, start=name, indent=" " * NAME_WIDTH))
+
+
+def _break_command(command: str, name: str, room: int) -> Iterator[str]:
+    """A command in lines that can be pasted: broken between its words, as a shell takes it."""
+    line = name
+    for word in map(shlex.quote, shlex.split(command)):
+        if len(line) + len(word) + len(" \\") > room and line.strip() and line != name:
+            yield f"{line}\\"
+            line = " " * (NAME_WIDTH + 2)
+        line += f"{word} "
+    yield line.rstrip()
 
 
 def _tell(verdict: Verdict) -> str:

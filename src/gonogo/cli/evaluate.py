@@ -103,6 +103,8 @@ def evaluate(
         raise InputError("--fail-on drift goes with --drift BEFORE AFTER")
     if drift and runs:
         raise InputError(f"--drift compares two sets of runs, and takes no third: leave out {runs[0]}")
+    if drift and (tables or sweep or every_method):
+        raise InputError("--drift has a table of its own: leave out --tables, --sweep and --every-method")
     find_runs([*runs, *(drift or ())])  # all of them, before any is read
     if drift:
         _print_drift(load((drift[0],)), load((drift[1],)), fail_on is not None, view, as_json)

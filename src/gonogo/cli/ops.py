@@ -19,8 +19,10 @@ from gonogo.ops import InFolder, Input, Op, add_folder, get_op, import_op, op_na
 from gonogo.table import Table
 from gonogo.words import find_op
 
-KINDS = {"values": "", "index": " (integers below {below})", "int8": " (int8)", "scale": " (factors above 0)"}
-"""What an input holds, where it is not the case's values."""
+KINDS = {
+    "values": "", "index": " (integers below {below})", "int8": " (int8)", "scale": " (factors above 0)",
+}  # fmt: skip
+"""What an input holds, where it is not the case's values; of other kinds, their name says it."""
 
 
 @click.command(
@@ -88,7 +90,7 @@ def _make_kernel_table(listed_ops: Sequence[Op]) -> Table:
         for op in listed_ops
         for kernel in op.kernels
     ]
-    columns = ("op", "kernel", "role", "framework", "what it does, or its bug and where it shows")
+    columns = ("op", "kernel", "role", "framework", "what it does; of a faulty one, its bug and where it shows")
     table = Table(f"{len(rows)} kernels of {', '.join(op.name for op in listed_ops)}", columns, rows)
     return table if len(listed_ops) > 1 else table.choose(columns[1:])
 
@@ -110,7 +112,8 @@ def _tell_definition(op: Op) -> str:
 
 
 def _tell_input(described: Input) -> str:
-    return f"{described.name}: {described.axes or 'scalar'}{KINDS[described.kind].format(below=described.below)}"
+    held = KINDS.get(described.kind, f" ({described.kind})")
+    return f"{described.name}: {described.axes or 'scalar'}{held.format(below=described.below)}"
 
 
 def _read_description(op: Op) -> str:

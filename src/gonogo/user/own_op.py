@@ -236,21 +236,26 @@ def _describe_input(name: str, axes: Any) -> Input:
     return Input(name, "", "constant", value=axes)
 
 
+BYTES = {"int8": (-128, 127), "uint8": (0, 255)}
+"""Integers that are drawn over their whole range where none is told."""
+
+
 @dataclass(frozen=True)
 class Arg:
     """One input of an op by axes, with a dtype, a filling or layouts of its own.
 
     `fill` is `values`, numbers of the case's distribution; `positive`, their sizes; `probability`, from 0 to 1;
-    `range`, from `low` to `high`; `integers`, likewise; `index`, from 0 to below the size of the axis `below`; or
-    `boolean`. It follows from the dtype where it is not told. "T" is the dtype of the case.
+    `range`, from `low` to `high`, 0 to 1 by default; `integers`, likewise, but of int8 and uint8 all by default;
+    `index`, from 0 to below the size of the axis `below`; or `boolean`. It follows from the dtype where it is not
+    told. "T" is the dtype of the case.
     """
 
     axes: str
     dtype: Any = FOLLOWED
     fill: str | None = None
     below: str | None = None
-    low: float = 0
-    high: float | str = 1
+    low: float | None = None
+    high: float | str | None = None
     layouts: Sequence[str] = ()
 
     def name_as(self, name: str) -> Input:
@@ -259,13 +264,25 @@ class Arg:
         whole = dtype in ("int8", "uint8", "int16", "int32", "int64")
         usual = "index" if self.below else "boolean" if dtype == "bool" else "integers" if whole else "values"
         fill = self.fill or usual
-        if isinstance(self.high, int | float) and self.low > self.high:
-            raise InputError(f"input {name}: low is {self.low}, above high, {self.high}")
+        low, high = self._find_range(name, dtype, fill)
+        if isinstance(high, int | float) and low > high:
+            raise InputError(f"input {name}: low is {low}, above high, {high}")
         layouts = find_words("layout", self.layouts, EVERYWHERE) if self.layouts else ()
         return Input(
-            name, self.axes, fill, self.below, dtype=dtype, low=self.low, high=self.high,  # type: ignore[arg-type]
+            name, self.axes, fill, self.below, dtype=dtype, low=low, high=high,  # type: ignore[arg-type]
             layouts=layouts,
         )  # fmt: skip
+
+    def _find_range(self, name: str, dtype: str, fill: str) -> tuple[float, float | str]:
+        """From where to where; of bytes it is all that they hold, of wider integers it must be told."""
+        if fill != "integers" or self.low is not None or self.high is not None:
+            return self.low or 0, 1 if self.high is None else self.high
+        if dtype not in BYTES:
+            raise InputError(
+                f"input {name}: {dtype} integers from where to where? Give low= and high=, a number or the name of "
+                "an axis, or below= an axis that they point into"
+            )
+        return BYTES[dtype]
 
 
 def choose_contract(op: PlainOp) -> str | None:
