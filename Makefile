@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/instrument/native/*)
+# Tests start many a Python: with this set, as containers have it, each compiles all of gonogo again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test quick lint docs reference bench results clean
 

@@ -43,6 +43,7 @@ SOURCES = ROOT / "src"
 MAKE_REFERENCE = ROOT / "docs" / "_site" / "make_reference.py"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (Path(sys.executable).parent / "gonogo").exists(), reason="a reader has gonogo installed")
 @pytest.mark.parametrize("name", [name for name in NAMES if any(block.runs for block in BLOCKS[name])])
 def test_page_runs(name: str, tmp_path: Path) -> None:
@@ -93,6 +94,7 @@ def test_sessions_are_examples_of_docstrings(name: str) -> None:
     assert not sessions or name.startswith("docs/reference/"), f"{sessions[0]}: make it a python block"
 
 
+@pytest.mark.slow
 def test_references_are_as_the_code_says() -> None:
     ran = subprocess.run([sys.executable, MAKE_REFERENCE, "--check"], capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr.strip() or "run: make reference"

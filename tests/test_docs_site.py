@@ -29,6 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_command_is_there(site: Path) -> None:
     page = (site / "reference" / "cli.html").read_text(encoding="utf-8")
     for command in cli.commands.values():

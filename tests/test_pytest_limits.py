@@ -21,6 +21,7 @@ PACKAGE = f"the package's limits are from NVIDIA H200; judged on {HERE}"
 SHIPPED = ("--gonogo-limits", "shipped")
 
 
+@pytest.mark.slow
 def test_shipped_limits_need_no_lock(pytester: pytest.Pytester) -> None:
     path = pytester.makepyfile(f"""{RIGHT}
     def scale(x, y):
@@ -60,6 +61,7 @@ def test_shipped_limits_need_no_lock(pytester: pytest.Pytester) -> None:
     found.stdout.fnmatch_lines(["gonogo.lock holds a merge conflict at line 1. *"])
 
 
+@pytest.mark.slow
 def test_shipped_limits_are_not_updated(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(RIGHT)
     for option in ("--gonogo-update", "--gonogo-update-new", "--gonogo-lock=other.lock"):
@@ -93,6 +95,7 @@ MANY = """
 """
 
 
+@pytest.mark.slow
 def test_a_limit_from_too_few_cases_is_named(pytester: pytest.Pytester) -> None:
     """By the command that takes enough, once per op and contract; torch's swiglu is a control in one dtype only."""
     pytester.makepyfile(MANY)
@@ -111,6 +114,7 @@ def test_a_limit_from_too_few_cases_is_named(pytester: pytest.Pytester) -> None:
     assert list_section(run(pytester, "--gonogo-lock", "few.lock")) == []
 
 
+@pytest.mark.slow
 def test_a_limit_from_another_device_is_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(f"""{RIGHT}
     def test_again(gonogo):
@@ -139,6 +143,7 @@ def test_on_which_machine_a_limit_was_measured(devices: tuple[str, ...], told: l
     assert tell_limits([judged, judged], "") == told
 
 
+@pytest.mark.slow
 def test_a_lock_names_only_machines_that_its_limits_are_from(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(RIGHT)
     run(pytester, "--gonogo-update").assert_outcomes(passed=3)

@@ -49,6 +49,7 @@ def set_value(path: Path, op: str, value: float) -> None:
     write_lock(path, [replace(one, value=value) if one.op == op else one for one in limits], provenance)
 
 
+@pytest.mark.slow
 def test_a_project_from_no_lock_to_junit(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(RIGHT)
     lock = pytester.path / "gonogo.lock"
@@ -97,6 +98,7 @@ def test_a_project_from_no_lock_to_junit(pytester: pytest.Pytester) -> None:
     assert facts["test_softmax"]["gonogo_cases"] == "6"
 
 
+@pytest.mark.slow
 def test_changes_and_unused_entries(pytester: pytest.Pytester) -> None:
     path = pytester.makepyfile(RIGHT)
     run(pytester, "--gonogo-update")
@@ -129,6 +131,7 @@ def test_changes_and_unused_entries(pytester: pytest.Pytester) -> None:
     assert lock.read_bytes() == fresh
 
 
+@pytest.mark.slow
 def test_own_op_and_wrong_kernels(pytester: pytest.Pytester) -> None:
     path = pytester.makepyfile(OWN)
     run(pytester, "--gonogo-update-new", "--gonogo-lock", "limits.toml").assert_outcomes(passed=1)
@@ -184,6 +187,7 @@ SUSPECT = """
 """
 
 
+@pytest.mark.slow
 def test_suspect_cases(pytester: pytest.Pytester) -> None:
     """Above the limit 2 of a sum, by less than a tenth of it: what counts is whether it comes back."""
     pytester.makepyfile(SUSPECT)
@@ -203,6 +207,7 @@ def test_suspect_cases(pytester: pytest.Pytester) -> None:
     found.stdout.no_fnmatch_line("*fresh seeds*")
 
 
+@pytest.mark.slow
 def test_limits_in_half_precision_are_made_on_what_the_format_holds(pytester: pytest.Pytester) -> None:
     """Rounding a float32 input to half is no error that the scale knows: it must not loosen what all must keep."""
     path = pytester.makepyfile("""
@@ -272,6 +277,7 @@ def test_two_ways_to_update_are_refused(pytester: pytest.Pytester) -> None:
     assert not (pytester.path / "gonogo.lock").exists()
 
 
+@pytest.mark.slow
 def test_costs_nothing_when_unused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_nothing(): pass")
     pytester.makeconftest(
@@ -291,6 +297,7 @@ def test_costs_nothing_when_unused(pytester: pytest.Pytester) -> None:
     assert done.stderr == "[]\n"
 
 
+@pytest.mark.slow
 def test_records_of_many_processes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(f"""{RIGHT}
     def test_again(gonogo):
@@ -322,6 +329,7 @@ def test_records_of_many_processes(pytester: pytest.Pytester) -> None:
     found.stdout.fnmatch_lines(["*is no run directory: it has no run.json. Record to a new one"])
 
 
+@pytest.mark.slow
 def test_words_and_controls_that_are_wrong(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import torch
@@ -384,6 +392,7 @@ def test_the_lock_is_named_from_the_working_directory(pytester: pytest.Pytester)
     assert "no limit for relu, contract float32, in ../gonogo.lock, which does not exist." in done.stdout
 
 
+@pytest.mark.slow
 def test_cases_and_seeds(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import torch
@@ -436,6 +445,7 @@ DOOR = """
 """
 
 
+@pytest.mark.slow
 def test_any_kernel_by_its_reference(pytester: pytest.Pytester) -> None:
     """Held to the universal limit, without a lock file."""
     pytester.makepyfile(DOOR)

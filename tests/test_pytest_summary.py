@@ -69,7 +69,7 @@ MIXED = """
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one", "two"])
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=["one", "two"])
 def test_summary(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     pytester.makepyfile(test_it=MIXED)
     page = pytester.path / "pages" / "gonogo.md"
@@ -133,6 +133,7 @@ SUSPECT = """
 """
 
 
+@pytest.mark.slow
 def test_limits_and_suspects_in_the_summary(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """Added to a page that GitHub asks for; under --gonogo-strict a suspect output is a failure there, too."""
     pytester.makepyfile(SUSPECT)
@@ -151,6 +152,7 @@ def test_limits_and_suspects_in_the_summary(pytester: pytest.Pytester, monkeypat
     assert "```text\nsum: suspect: reads 2.1 bound" in text
 
 
+@pytest.mark.slow
 def test_a_summary_that_cannot_be_written(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(RIGHT)
     (pytester.path / "taken").write_text("a file")
@@ -165,6 +167,7 @@ def test_a_summary_that_cannot_be_written(pytester: pytest.Pytester) -> None:
     found.stderr.fnmatch_lines(["*the name of the file is empty: is the variable set that it is from?"])
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_takes_no_verdict_with_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import os, torch
@@ -247,6 +250,7 @@ def test_a_no_go_that_is_allowed_hides_no_other_failure() -> None:
     assert "AssertionError: of its own" in page
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (Path(sys.executable).parent / "pytest").exists(), reason="a job has pytest on its path")
 def test_workflow_runs(tmp_path: Path) -> None:
     """Its steps, in a project: limits measured and kept, judged by them, and a kernel that became wrong."""

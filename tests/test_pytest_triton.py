@@ -66,6 +66,7 @@ REASON = (
 )
 
 
+@pytest.mark.slow
 def test_without_a_gpu_they_are_skipped(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     pytester.makepyfile(kernels=KERNELS, test_kernels=TESTS)
@@ -79,6 +80,7 @@ def test_without_a_gpu_they_are_skipped(pytester: pytest.Pytester, monkeypatch: 
     found.stdout.fnmatch_lines([f"SKIPPED [[]4[]] test_kernels.py:*: {REASON}"])
 
 
+@pytest.mark.slow
 def test_the_interpreter_runs_them(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     pytester.makepyfile(kernels=KERNELS, test_kernels=TESTS)
@@ -87,6 +89,7 @@ def test_the_interpreter_runs_them(pytester: pytest.Pytester, monkeypatch: pytes
     assert "; Triton's interpreter ran the kernel, on the CPU: " in (pytester.path / "page.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["relu", "tuned"])
 def test_a_limit_is_not_measured_for_a_test_that_is_skipped(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, kernel: str

@@ -87,6 +87,7 @@ def test_kill_and_resume(moment: str, undisturbed: list[dict], tmp_path: Path) -
     assert not (folder / "journal.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_resume_of_a_whole_run_does_nothing(tmp_path: Path) -> None:
     plan = Plan(("calm",), ("float32",), cases=1, ops_folders=(str(MORE_OPS),))
     run_campaign(plan, tmp_path, workers=1)

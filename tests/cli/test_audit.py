@@ -78,6 +78,7 @@ def test_too_tight_is_said() -> None:
     assert one["false_positives"] > 0
 
 
+@pytest.mark.slow
 def test_kernels_are_run_on_request_and_where_there_are_no_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +130,7 @@ def test_live_counts_on_an_exact_op() -> None:
     assert one["bins"]["identical"]["caught"] == 0
 
 
+@pytest.mark.slow
 def test_all_ops_at_once() -> None:
     found = audit("--dtype", "float16", "--atol", 1e-3, "--rtol", 0, "--records", RUN)
     assert [one["op"] for one in found] == list(op_names())

@@ -51,6 +51,7 @@ def test_demo_as_tables() -> None:
     assert "…" not in result.stdout, "a column was cut"
 
 
+@pytest.mark.slow
 def test_refusal_is_one_line_and_exit_code_2() -> None:
     main = [sys.executable, "-W", "error", "-c", "from gonogo.cli import main; main()"]
     done = subprocess.run(

@@ -137,6 +137,7 @@ def test_drift_has_an_exit_code(tmp_path: Path) -> None:
         gonogo("evaluate", before, "--fail-on", "drift")
 
 
+@pytest.mark.slow
 def test_reproduce_from_records(tmp_path: Path) -> None:
     made = gonogo("reproduce", *(word for run in GPU_RUNS[:2] for word in ("--records", run)), "--out", tmp_path)
     assert made.exit_code == 0

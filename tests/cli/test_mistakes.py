@@ -69,6 +69,7 @@ def test_a_near_word_is_suggested(words: str, near: str, known: str, tmp_path: P
     assert known in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -394,6 +394,7 @@ def test_moments_that_overflow_only_in_sum() -> None:
     assert math.isclose(reading.worst, 2.0**52, rel_tol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", HOST_PATHS)
 def test_bias_whose_sum_overflows(path: str) -> None:
     """Finite errors, finite mean: inf is kept for infinite errors, and NaN for nothing."""

@@ -74,6 +74,7 @@ def read_bound(output, expected, scale):
     return read(output, expected, gauge="bound", scale=scale).worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", DATA)
 def test_sums_in_any_order_are_within_the_scale_at_every_length(data):
     torch.manual_seed(11)

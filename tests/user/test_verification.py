@@ -1173,6 +1173,7 @@ def test_a_pattern_that_a_case_refutes_is_not_told() -> None:
     assert "where" not in str(found.pattern)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", find_ops(), ids=lambda op: op.name)
 def test_a_reference_in_float16_keeps_a_float16_contract(op: Op) -> None:
     """On inputs that overflow on the way, too: NaN comes of many of them."""
