@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.cases._case import DRAWN, DTYPE_CODES, EVERYWHERE, LAYOUTS, Case, parse_case
-from gonogo.cases.call import Call, copy_guarded, draw_arguments, follows_dtype, make_call, take_arguments
+from gonogo.cases.call import copy_guarded, draw_arguments, follows_dtype, make_call, take_arguments
 from gonogo.cases.inputs import GUARD_BITS, find_guard, make_inputs
 from gonogo.cases.plan import (
     CASES_PER_SEED,
@@ -20,6 +20,7 @@ from gonogo.cases.plan import (
 from gonogo.cases.room import check_room, is_out_of_memory, refuse_without_room
 from gonogo.cases.shapes import INTERPRETER, ON_CPU, ON_GPU, STRATEGIES, SizeLimit, pick
 from gonogo.cases.values import DISTRIBUTIONS, EXACT, FINITE, NON_FINITE, USUAL
+from gonogo.guest.arguments import Call
 
 __all__ = [
     "CASES_PER_SEED",

@@ -6,8 +6,8 @@ import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from gonogo.cases.inputs import GUARD, GUARD_BITS, make_inputs
 from gonogo.cases.room import check_room, find_available_bytes, is_out_of_memory, refuse_without_room
 from gonogo.errors import BadArguments, tell_bytes
 from gonogo.formats import FORMATS
-from gonogo.nests import list_leaves, map_leaves
+from gonogo.guest.arguments import Call
+from gonogo.guest.nests import map_leaves
 from gonogo.ops import Op, get_op
 
 if TYPE_CHECKING:
@@ -25,39 +26,6 @@ if TYPE_CHECKING:
 
 ALIGNED = 64
 """Elements by which a copy's first one is as far off its alignment as the original's."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """Arguments: nests of tensors and plain values."""
-
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    names: tuple[str, ...]
-    """Of `args`, in order."""
-
-    @property
-    def by_name(self) -> dict[str, Any]:
-        """All arguments, by name."""
-        return {**dict(zip(self.names, self.args, strict=True)), **self.kwargs}
-
-    @cached_property
-    def tensors(self) -> list[tuple[str, torch.Tensor]]:
-        """Path and tensor of all tensors among the arguments."""
-        import torch
-
-        return [(path, leaf) for path, leaf in list_leaves(self.by_name) if isinstance(leaf, torch.Tensor)]
-
-    def map(self, function: Callable[[str, torch.Tensor], Any]) -> Call:
-        """A copy of the call with what `function` makes of each path and tensor in the tensor's stead."""
-        import torch
-
-        def change(path: str, leaf: Any) -> Any:
-            return function(path, leaf) if isinstance(leaf, torch.Tensor) else leaf
-
-        made = map_leaves(change, self.by_name)
-        args = tuple(made[name] for name in self.names)
-        return replace(self, args=args, kwargs={name: made[name] for name in self.kwargs})
 
 
 def make_call(case: Case, device: str = "cpu", op: Op | None = None) -> Call:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from gonogo.cases import Call
-from gonogo.execution.functions import GRAD, Function
+from gonogo.execution.functions import Function
+from gonogo.guest.calling import GRAD
+from gonogo.guest.nests import list_leaves
 from gonogo.instrument.running_error.trace import Leaf
-from gonogo.nests import list_leaves
 from gonogo.ops import Op
 
 NARROW = {"int4": "int8", "uint4": "uint8"}

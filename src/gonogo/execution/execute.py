@@ -15,10 +15,10 @@ from gonogo.execution.bench import Bench, Job, prepare
 from gonogo.execution.call import Leaves, call_twice
 from gonogo.execution.functions import open_kernel
 from gonogo.execution.judging import judge_leaves, read_leaves, settle_leaves
-from gonogo.execution.launches import Launches, RefusedLaunch
 from gonogo.execution.measurement import compare_outputs, measure_output
 from gonogo.execution.outcome import explain, find_fault
 from gonogo.formats import FORMATS
+from gonogo.guest.launches import Launches, RefusedLaunch, WrongDevice
 from gonogo.instrument.stats import measure
 from gonogo.ops import Kernel, Op
 from gonogo.policies import Twin
@@ -67,6 +67,8 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
         raise
     except (BadKernelFile, BadModule, BadArguments):  # there is no kernel, or none for this device or op
         raise
+    except WrongDevice as error:
+        raise BadKernelFile(error.name, error.problem).with_traceback(error.__traceback__) from None
     except RefusedLaunch as refusal:
         bench.restore_inputs()
         return replace(record, framework="triton").end(Outcome("refused", str(refusal)))

@@ -13,11 +13,10 @@ from gonogo.cases import Call
 from gonogo.cases.values import Stream
 from gonogo.errors import BadArguments, BadModule, BadReference, NoErrorRule
 from gonogo.formats import get_format
-from gonogo.nests import list_leaves
+from gonogo.guest.calling import GRAD, list_state, list_trained
+from gonogo.guest.nests import list_leaves
 from gonogo.ops import Op
 
-GRAD, WRITTEN = "grad.", "="
-"""Before the path of an argument: its gradient; what it holds after the call."""
 Forward = Callable[[Mapping[str, torch.Tensor], Sequence[Any], Mapping[str, Any]], Any]
 
 
@@ -126,17 +125,6 @@ def list_parameters(op: Op) -> list[str]:
     return [path for path, _ in reference.named_parameters()] if isinstance(reference, torch.nn.Module) else []
 
 
-def list_trained(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters alone, by name."""
-    return {path: x for path, x in list_state(module).items() if isinstance(x, torch.nn.Parameter)}
-
-
-def list_state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers, by name; of what torch.compile made of a module, those of the module."""
-    module = getattr(module, "_orig_mod", module)
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
 def open_kernel(function: Callable[..., Any], op: Op, device: str) -> Callable[..., Any]:
     """A kernel as it can be called: a module as a copy on the device, with the reference's state."""
     if not isinstance(function, torch.nn.Module):
@@ -189,28 +177,3 @@ def restore_state(kernel: Any, op: Op) -> list[str]:
     ]  # fmt: skip
     copy_state(reference, kernel)
     return changed
-
-
-def run_with_gradients(
-    function: Callable[..., Any], call: Call, wanted: Sequence[str], name: str
-) -> dict[str, torch.Tensor | Any]:
-    """All leaves of a kernel's output by path, and the gradients of its arguments by autograd."""
-    parameters = list_trained(function) if isinstance(function, torch.nn.Module) else {}
-    tracked = {path: x.detach().requires_grad_() for path, x in call.tensors if path in wanted}
-    tracked |= {path: parameters[path] for path in wanted if path in parameters}
-    chosen = call.map(lambda path, x: tracked.get(path, x))
-    with torch.enable_grad():
-        made = dict(list_leaves(function(*chosen.args, **chosen.kwargs)))
-    outputs = {path: x for path, x in made.items() if isinstance(x, torch.Tensor) and x.requires_grad}
-    cotangents = [
-        make_cotangent(name, path, x, str(x.dtype).removeprefix("torch.")).to(x.dtype)
-        for path, x in outputs.items()
-    ]
-    if not outputs:
-        return made | {f"{GRAD}{path}": None for path in wanted}
-    computed = torch.autograd.grad(list(outputs.values()), list(tracked.values()), cotangents, allow_unused=True)
-    gradients = dict(zip(tracked, computed, strict=True))
-    # Autograd's word for a gradient that is 0 everywhere.
-    filled = {path: torch.zeros_like(tracked[path]) if x is None else x for path, x in gradients.items()}
-    leaves = {path: x.detach() if isinstance(x, torch.Tensor) else x for path, x in made.items()}
-    return leaves | {f"{GRAD}{path}": filled.get(path) for path in wanted}

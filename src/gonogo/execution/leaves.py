@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from gonogo.execution.functions import GRAD, WRITTEN
 from gonogo.execution.reference import Reference
+from gonogo.guest.calling import GRAD, WRITTEN
 from gonogo.ops import Op
 from gonogo.schema import Outcome
 

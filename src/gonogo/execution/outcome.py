@@ -14,10 +14,11 @@ import torch
 from gonogo.cases import GUARD_BITS, find_guard
 from gonogo.execution.bench import Bench
 from gonogo.execution.call import FILLINGS, Leaves, shares_memory
-from gonogo.execution.functions import WRITTEN, list_parameters
+from gonogo.execution.functions import list_parameters
 from gonogo.execution.leaves import Pair, as_tensor, find_wrong_kind, pair_leaves
-from gonogo.execution.poison import poison_bits
 from gonogo.execution.reference import Reference
+from gonogo.guest.calling import WRITTEN
+from gonogo.guest.poison import poison_bits
 from gonogo.ops import Kernel
 from gonogo.schema import Outcome
 

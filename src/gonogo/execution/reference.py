@@ -14,8 +14,9 @@ import torch
 from gonogo.cases import Call
 from gonogo.errors import BadArguments, BadReference
 from gonogo.execution.dtypes import accepts, find_dtype, find_dtypes
-from gonogo.execution.functions import GRAD, Function, open_reference
+from gonogo.execution.functions import Function, open_reference
 from gonogo.formats import get_format
+from gonogo.guest.calling import GRAD
 from gonogo.instrument.running_error.rules import RULES
 from gonogo.instrument.running_error.trace import Leaf, trace_call
 from gonogo.ops import Index, Op, Out

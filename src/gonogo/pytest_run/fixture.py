@@ -28,7 +28,7 @@ NEEDS_GPU = (
     "the kernel launches Triton, which needs a GPU; none here. TRITON_INTERPRET=1 before the import runs it in the "
     "interpreter"
 )
-STOPS_LAUNCHES = ("gonogo.execution.launches", "triton.runtime.driver")
+STOPS_LAUNCHES = ("gonogo.guest.launches", "triton.runtime.driver")
 """Modules that raise where a launch finds no GPU: gonogo's stops it; where Triton tunes first, its own does."""
 
 

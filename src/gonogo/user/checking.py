@@ -13,9 +13,9 @@ import numpy as np
 from gonogo.cases import Call, draw_arguments, take_arguments
 from gonogo.errors import BadArguments, InputError, NothingJudged, ReferenceFailed, UnsupportedDtype, suggest
 from gonogo.formats import FORMATS
+from gonogo.guest.nests import list_leaves
 from gonogo.limits import Limit
 from gonogo.limits.shipped import FoundLimit, choose_limit
-from gonogo.nests import list_leaves
 from gonogo.ops import Op
 from gonogo.schema import Contract, Measured, Outcome
 from gonogo.user import own_op

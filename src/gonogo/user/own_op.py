@@ -9,7 +9,7 @@ from typing import Any
 
 from gonogo.cases import EVERYWHERE, follows_dtype
 from gonogo.errors import InputError, suggest
-from gonogo.nests import list_leaves
+from gonogo.guest.nests import list_leaves
 from gonogo.ops import (
     DTYPES,
     FOLLOWED,

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from gonogo.errors import BadReference, UnsupportedArray
 from gonogo.formats import get_format
+from gonogo.guest.nests import list_leaves, map_leaves
 from gonogo.instrument.running_error.accuracy import underflow_floor
 from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, total
 from gonogo.instrument.running_error.doubt import Allows
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules import PASSIVE, RULES
 from gonogo.instrument.running_error.subnormals import keep_subnormals
-from gonogo.nests import list_leaves, map_leaves
 from gonogo.schema import Contract
 
 Scaled = Tensor | tuple[Tensor, ...]

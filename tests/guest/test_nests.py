@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo.nests import list_leaves, map_leaves
+from gonogo.guest.nests import list_leaves, map_leaves
 
 Point = namedtuple("Point", "x y")
 

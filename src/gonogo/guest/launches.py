@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from gonogo.errors import BadKernelFile
-
 COMPILED, INTERPRETED = "JITFunction", "InterpretedFunction"
 LAUNCHERS = {"triton.runtime.jit": COMPILED, "triton.runtime.interpreter": INTERPRETED}
 """By module of Triton, the class whose `run` every launch goes through, a tuned one too."""
 
 Returned = TypeVar("Returned")
+
+
+class WrongDevice(Exception):
+    """A kernel compiled for a GPU is launched where there is none."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name, self.problem = name, problem
+        super().__init__(f"{name} {problem}")
 
 
 class RefusedLaunch(BaseException):
@@ -62,7 +68,7 @@ class Launches:
     def _check(self, kind: str, name: str) -> None:
         self.seen = True
         if kind == COMPILED and self.device == "cpu":
-            raise BadKernelFile(
+            raise WrongDevice(
                 name,
                 "is compiled for a GPU, and this is the CPU. Set TRITON_INTERPRET=1 in the environment, before "
                 "triton is imported, to have it interpreted",
