@@ -162,3 +162,18 @@ def test_a_lock_names_only_machines_that_its_limits_are_from(pytester: pytest.Py
     found.assert_outcomes(passed=3)
     assert read_lock(lock)[1]["devices"] == ", ".join(sorted([HERE, "Old GPU"]))
     assert list_section(found)[-1] == f"relu, contract float32: the limit is from Old GPU, judged on {HERE}"
+
+
+def test_xfail_does_not_excuse_a_missing_limit(pytester: pytest.Pytester) -> None:
+    """Nothing was judged, so nothing failed as expected."""
+    pytester.makepyfile("""
+        import pytest, torch
+
+        @pytest.mark.xfail(strict=True)
+        def test_relu(gonogo):
+            gonogo.verify(torch.sigmoid, "relu", device="cpu")
+    """)
+    done = run(pytester)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines("*no limit for relu*")
+    run(pytester, *SHIPPED).assert_outcomes(xfailed=1)

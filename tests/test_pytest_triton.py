@@ -104,3 +104,12 @@ def test_a_limit_is_not_measured_for_a_test_that_is_skipped(
     before = lock.read_bytes()
     run(pytester, "--gonogo-update", "--gonogo-cases", "2").assert_outcomes(skipped=1)
     assert lock.read_bytes() == before
+
+
+def test_a_limit_that_only_a_gpu_can_measure_is_not_missed(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    test = "from kernels import relu\ndef test_relu(gonogo):\n    gonogo.verify(relu, 'relu')\n"
+    pytester.makepyfile(kernels=KERNELS, test_kernels=test)
+    run(pytester).assert_outcomes(skipped=1)

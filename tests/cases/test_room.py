@@ -154,10 +154,9 @@ def test_so_are_a_generator_and_a_reference_of_inputs_at_hand(available: int) ->
         "inputs: draw(seed=0, dtype=torch.float16) ran out of memory: this machine has 6 GiB available. "
         "Draw smaller arguments"
     )
-    with pytest.raises(InputError) as caught:
+    told = r"^reference of op lambda_\w{8} failed on the given inputs: it ran out of memory. Give smaller inputs$"
+    with pytest.raises(InputError, match=told):
         gonogo.check(torch.ones(3), reference=lambda x: x + torch.empty(2**58), inputs=torch.ones(3))
-    told = "reference of op lambda failed on the given inputs: it ran out of memory. Give smaller inputs"
-    assert str(caught.value) == told
 
 
 def test_other_errors_are_what_they_were() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_calibrate_and_diff(tmp_path: Path) -> None:
     gonogo("calibrate", *GPU_RUNS, "-o", again)
     assert again.read_bytes() == lock.read_bytes()
     looser = json.loads(gonogo("calibrate", *GPU_RUNS, "-p", "margin=9", "--diff", lock, "--json").stdout)
-    assert looser["counts"] == {"new": 0, "tightened": 0, "loosened": len(looser["changes"]), "gone": 0}
+    assert looser["counts"] == {"new": 0, "tightened": 0, "loosened": len(looser["changes"]), "fewer": 0, "gone": 0}
     assert {change["change"] for change in looser["changes"]} == {"loosened"}
 
 
@@ -126,15 +127,41 @@ def test_drift_has_an_exit_code(tmp_path: Path) -> None:
     assert gonogo(*words).exit_code == 0
     done = gonogo(*words, "--fail-on", "drift")
     assert done.exit_code == 1
-    assert done.stdout.endswith("1 of 2 limits do not hold\n")
+    assert "1 of 2 limits do not hold\nonly BEFORE has " in done.stdout
     told = json.loads(gonogo(*words, "--fail-on", "drift", "--json").stdout)
     assert (told["schema"], told["not_holding"], told["groups"]) == (2, 1, 2)
     assert {tuple(drift["group"]): drift["holds"] for drift in told["drift"]} == {
         ("relu", "float32"): True, ("softmax", "float32"): False,
     }  # fmt: skip
+    assert "matmul" in told["only_before"]
+    assert told["only_after"] == []
     assert gonogo("evaluate", "--drift", before, before, "--fail-on", "drift").exit_code == 0
-    with pytest.raises(InputError, match="--fail-on drift goes with --drift"):
-        gonogo("evaluate", before, "--fail-on", "drift")
+    with pytest.raises(
+        InputError, match=r"--drift takes two sets of runs, BEFORE and AFTER; after \S+ comes --fail"
+    ):
+        gonogo("evaluate", "--drift", before, "--fail-on", "drift")
+    softmax = RunDirectory(tmp_path / "softmax", read_description(RECORDS / "cpu-11"))
+    softmax.append_rows([row for row in rows if row["op"] == "softmax"])
+    softmax.close()
+    relu = RunDirectory(tmp_path / "relu", read_description(RECORDS / "cpu-11"))
+    relu.append_rows([row for row in rows if row["op"] == "relu"])
+    relu.close()
+    with pytest.raises(InputError, match="no op and contract with readings of controls in common"):
+        gonogo("evaluate", "--drift", tmp_path / "softmax", tmp_path / "relu", "--fail-on", "drift")
+
+
+def test_controls_of_an_op_of_ones_own_have_no_tolerance(tmp_path: Path) -> None:
+    """Table 2 is of the published kernels: others have no cell in it."""
+    run = RunDirectory(tmp_path / "run", read_description(RECORDS / "cpu-11"))
+    rows = [row for row in read_run(RECORDS / "cpu-11").to_pylist() if row["op"] == "relu"]
+    run.append_rows([row | {"op": "mine", "kernel": f"mine_{row['kernel']}"} for row in rows])
+    run.close()
+    assert gonogo("evaluate", tmp_path / "run", "--holdout", "none", "--tables").exit_code == 0
+
+
+def test_csv_is_one_table() -> None:
+    lines = gonogo("evaluate", RECORDS / "cpu-11", "--holdout", "none", "--csv").stdout.splitlines()
+    assert len({len(line) for line in csv.reader(lines)}) == 1
 
 
 @pytest.mark.slow

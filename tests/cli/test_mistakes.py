@@ -13,7 +13,9 @@ from click.testing import CliRunner
 
 import gonogo.cli
 from gonogo.cli import cli
+from gonogo.errors import InputError
 from gonogo.limits.lock import read_lock
+from gonogo.user.kernel_file import find_kernel
 
 RUN = Path(__file__).parent.parent.parent / "records" / "cpu-11"
 CASE = "softmax:f16:2x7x1025:c:uniform:81"
@@ -198,3 +200,34 @@ def test_ctrl_c_as_a_signal() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, "evaluate", RUN], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "gonogo", "ops"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "gonogo: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "told"),
+    [
+        ("class Model:\n    pass\n", "k.py", r"k.py has the class Model and no public function. Name an instance"),
+        ("def f(x): return x\n", "k.py:", r"'k.py:' names no function; write FILE, or FILE:FUNC"),
+        ("", ":softmax", r"':softmax' names no file; write FILE, or FILE:FUNC"),
+        ("", "", r"'' names no file"),
+    ],
+)
+def test_a_target_that_names_too_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, target: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("k.py").write_text(source)
+    with pytest.raises(InputError, match=told):
+        find_kernel(target, "softmax")
+
+
+def test_a_kernel_need_not_be_a_def(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text("softmax = lambda x: x.softmax(-1)\ndef other(x): return x\n")
+    assert find_kernel(str(tmp_path / "k.py"), "softmax").function == "softmax"

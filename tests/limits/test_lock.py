@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gonogo.errors import InputError
 from gonogo.limits import EVERY_OP, Limit
-from gonogo.limits.lock import Change, diff_limits, read_lock, write_lock
+from gonogo.limits.changes import Change, diff_limits, tell_change
+from gonogo.limits.lock import read_lock, write_lock
 from gonogo.records.run_directory import write_atomically
 
 SOFTMAX = Limit(
@@ -255,23 +256,29 @@ def test_diff() -> None:
         replace(add, dtype=None),
     ]
     changes = diff_limits(old, new)
-    assert changes == [
+    assert [replace(change, before_cases=None, after_cases=None) for change in changes] == [
         Change("add", "float32", None, None, "bound", None, 2.25),
         Change("add", "float32", None, "float16", "bound", 2.25, None),
         Change("matmul", "float32", "triton_tf32", "bfloat16", "absolute", 1e-05, 9e-6),
         Change("softmax", "float32", None, None, "bound", 2.25, 2.5),
         Change("softmax", "float32", None, None, "ulp", None, 7.0),
     ]
+    assert (changes[3].before_cases, changes[3].after_cases) == (SOFTMAX.cases, 9_600)
     assert [change.kind for change in changes] == ["new", "gone", "tightened", "loosened", "new"]
-    assert diff_limits(old, [replace(limit, cases=5, rule="wilks") for limit in old]) == []
+    assert diff_limits(old, [replace(limit, cases=limit.cases + 5, rule="wilks") for limit in old]) == []
+
+
+def test_a_limit_from_fewer_cases_is_worth_less() -> None:
+    (change,) = diff_limits([SOFTMAX], [replace(SOFTMAX, cases=3)])
+    assert change.kind == "fewer"
+    assert tell_change(change).endswith(f": 2.25 → 2.25, from {SOFTMAX.cases:,} → 3 cases")
 
 
 def test_diff_of_a_kernel_named_on_one_side() -> None:
     named, looser = replace(SOFTMAX, kernel="softmax_torch"), replace(SOFTMAX, value=2.5)
     assert diff_limits([named], [SOFTMAX]) == []
-    assert diff_limits([named], [looser]) == [
-        Change("softmax", "float32", "softmax_torch", None, "bound", 2.25, 2.5)
-    ]
+    (change,) = diff_limits([named], [looser])
+    assert (change.kernel, change.before, change.after) == ("softmax_torch", 2.25, 2.5)
     # Which of two is meant, nobody can tell; nor are two names one kernel, or two dtypes one limit.
     both = [named, replace(SOFTMAX, kernel="softmax_triton")]
     assert [change.kind for change in diff_limits(both, [SOFTMAX])] == ["new", "gone", "gone"]
@@ -287,7 +294,8 @@ def test_a_universal_limit_is_one_per_contract(tmp_path: Path) -> None:
     assert read_lock(path)[0] == [universal, SOFTMAX]
     assert '[[limit]]\nop = "*"\ncontract = "float32"\nkernel = "28 ops"\ngauge = "bound"' in path.read_text()
     more = replace(universal, kernel="29 ops", value=17.0)
-    assert diff_limits([universal], [more]) == [Change("*", "float32", None, None, "bound", 16.5, 17.0)]
+    counts = universal.cases, more.cases
+    assert diff_limits([universal], [more]) == [Change("*", "float32", None, None, "bound", 16.5, 17.0, *counts)]
     assert diff_limits([universal], [replace(more, value=16.5)]) == []
     with pytest.raises(InputError, match=r"limit 2 \(\*/float32/29 ops/bound\) is there twice. Keep one of them"):
         write_lock(path, [universal, more], {})
@@ -296,8 +304,14 @@ def test_a_universal_limit_is_one_per_contract(tmp_path: Path) -> None:
 @given(limit_lists, limit_lists)
 def test_diff_turns_around(old: list[Limit], new: list[Limit]) -> None:
     opposite = {"new": "gone", "gone": "new", "tightened": "loosened", "loosened": "tightened"}
-    there, back = diff_limits(old, new), diff_limits(new, old)
-    assert [replace(change, before=change.after, after=change.before) for change in there] == back
+    there, back = (
+        [change for change in diff_limits(*pair) if change.kind != "fewer"] for pair in ((old, new), (new, old))
+    )
+    turned = [
+        Change(c.op, c.contract, c.kernel, c.dtype, c.gauge, c.after, c.before, c.after_cases, c.before_cases)
+        for c in there
+    ]
+    assert turned == back
     assert [opposite[change.kind] for change in there] == [change.kind for change in back]
     assert diff_limits(old, old[::-1]) == []
 

@@ -388,3 +388,32 @@ def test_the_worst_of_more_elements_is_no_pattern() -> None:
     """An op without sums: the error is that of another function, and its largest value the larger the output."""
     found = gonogo.verify(lambda x: x.relu(), "gelu", **SETTINGS | {"cases": 4})
     assert (found.decision, found.pattern) == ("no-go", None)
+
+
+def test_an_edge_is_found_from_afar() -> None:
+    """By halves alone and then one by one, a fault beyond 128 columns was not reached from 255."""
+
+    def drops_tail(x: torch.Tensor) -> torch.Tensor:
+        cols = x.shape[-1]
+        return x[..., : cols // 128 * 128 or cols].double().sum(-1).to(x.dtype)
+
+    op = gonogo.Op("total", inputs={"x": "rows cols"}, output="rows", reference=lambda x: x.sum(-1),
+                   sizes={"rows": (4,), "cols": (255,)})  # fmt: skip
+    verification = gonogo.verify(drops_tail, op, only="total:f32:16x255:c:normal:2", device="cpu", strict=False)
+    assert "x129:" in str(verification.smallest)
+
+
+def test_a_contract_that_leaves_failures_out_explains_nothing() -> None:
+    """In float16 squares overflow: what is not judged there is not within the contract."""
+
+    def rounds(x: torch.Tensor) -> torch.Tensor:
+        wide = x.float()
+        return (wide * torch.rsqrt((wide * wide).mean(-1, keepdim=True) + 1e-6)).half().to(x.dtype)
+
+    op = gonogo.Op("norm", inputs={"x": "rows cols"}, output="rows cols", sizes={"rows": (4,), "cols": (64,)},
+                   reference=lambda x: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6))  # fmt: skip
+    usual: dict[str, Any] = {"dtypes": "float32", "cases": 16, "device": "cpu", "strict": False}
+    for distributions in ("huge", "normal"):
+        found = gonogo.verify(rounds, op, distributions=distributions, **usual)
+        assert found.decision == "no-go"
+        assert found.holds_under == ("float16" if distributions == "normal" else "bfloat16")

@@ -7,8 +7,9 @@ import io
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
+from gonogo.errors import InputError
 from gonogo.plain import to_plain
 
 SCHEMA = 1
@@ -60,7 +61,15 @@ def echo(text: str, *, aside: bool = False) -> None:
         stream.write(text if text.endswith("\n") else f"{text}\n")
         stream.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # also for what Python flushes at its end
+        _forget(stream)
+    except OSError as error:  # a full disk
+        _forget(stream)
+        raise InputError(f"the output cannot be written: {error.strerror}") from None
+
+
+def _forget(stream: TextIO) -> None:
+    """Write no more to it, nor at Python's end, when what is still held is flushed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_json(value: Any) -> None:

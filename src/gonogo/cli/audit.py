@@ -106,8 +106,12 @@ def audit(
             "audits": [result.to_dict() for result in audits],
         })  # fmt: skip
     else:
-        print_tables([make_table(audits, _tell_columns(counted, cases))], view)
-    sys.exit(1 if any(word in result.findings for result in audits for word in fail_on) else 0)
+        told = f"Controls and faults counted in {counted}." if view.columns else _tell_columns(counted, cases)
+        print_tables([make_table(audits, told)], view)
+    failing = [(result, word) for result in audits for word in fail_on if word in result.findings]
+    for result, word in failing:
+        echo(f"--fail-on {word}: {result.op} {result.dtype}", aside=True)
+    sys.exit(1 if failing else 0)
 
 
 def _tell_columns(counted: str, cases: int) -> str:

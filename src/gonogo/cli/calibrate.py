@@ -72,7 +72,8 @@ if TYPE_CHECKING:
     "--diff", "old", type=click.Path(path_type=Path), help="Say what would change in this lock file; write nothing."
 )
 @words_option(
-    "--fail-on", metavar="CHANGE", help="Exit code 1 where a limit is new, tightened, loosened or gone.",
+    "--fail-on", metavar="CHANGE",
+    help="Exit code 1 where a limit is new, tightened, loosened, from fewer cases (fewer), or gone.",
 )  # fmt: skip
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

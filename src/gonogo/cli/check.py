@@ -136,9 +136,7 @@ def _print(file_verification: FileVerification) -> None:
         ("limit", _tell_limit(file_verification)),
         ("outcomes", ", ".join(f"{number} {name}" for name, number in file_verification.outcomes.items())),
     ]  # fmt: skip
-    done = sum(file_verification.outcomes.values())
-    if done < file_verification.planned:
-        lines.append(("stopped", f"after {done} of {file_verification.planned} cases: it timed out too often"))
+    lines.append(("stopped", file_verification.stopped or ""))
     others = list_worst(verification.failed)[1:]
     also = [("also", f"{failure.case}: {_tell(failure.verdict)}") for failure in others[: SHOWN_FAILURES - 1]]
     if len(others) >= SHOWN_FAILURES:

@@ -12,7 +12,7 @@ import click
 from gonogo.cli._completion import complete_distributions, complete_dtypes, complete_holdout, complete_ops
 from gonogo.cli._output import echo, print_json
 from gonogo.cli._parse import check_recorded, show_examples, words_option
-from gonogo.cli._tables import View, print_tables, table_options
+from gonogo.cli._tables import View, fill, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.words import find_dtypes, find_words
 
@@ -98,6 +98,8 @@ def evaluate(
         return Rows(filter_columns(columns, op=ops, dtype=dtypes, distribution=distributions))
 
     find_words("hold-out", holdout, HOLDOUTS)
+    if drift and str(drift[1]).startswith("--"):
+        raise InputError(f"--drift takes two sets of runs, BEFORE and AFTER; after {drift[0]} comes {drift[1]}")
     dtypes = find_dtypes(dtypes) if dtypes else ()
     if fail_on and not drift:
         raise InputError("--fail-on drift goes with --drift BEFORE AFTER")
@@ -140,22 +142,31 @@ def _print_scores(
         extra = {"tables": {table.title: table.to_dicts() for table in more}} if more else {}
         print_json(evaluation.to_dict() | {"schema": EVALUATION_SCHEMA} | extra)
     else:
-        print_tables([*evaluation.to_tables(), *more], view)
+        own = evaluation.to_tables()
+        # A program that reads CSV expects one table: the others are asked for by name.
+        print_tables([*(own[:1] if view.form == "csv" and not more else own), *more], view)
 
 
 def _print_drift(before: Rows, after: Rows, fails: bool, view: View, as_json: bool) -> None:
-    from gonogo.evaluate.drift import find_drift, make_drift_table
+    from gonogo.evaluate.drift import find_drift, list_ops, make_drift_table
     from gonogo.evaluate.score import default_methods
 
     method = default_methods()[0]
     drifts = find_drift(before, after, method)
+    if not drifts:
+        raise InputError("the two sets of runs have no op and contract with readings of controls in common")
     broken = sum(not drift.holds for drift in drifts)
+    alone = [sorted(list_ops(one) - list_ops(other)) for one, other in ((before, after), (after, before))]
     if as_json:
         print_json({
             "schema": EVALUATION_SCHEMA, "gauge": method.gauge, "rule": method.rule.name, "groups": len(drifts),
-            "not_holding": broken, "drift": [asdict(drift) | {"holds": drift.holds} for drift in drifts],
+            "not_holding": broken, "only_before": alone[0], "only_after": alone[1],
+            "drift": [asdict(drift) | {"holds": drift.holds} for drift in drifts],
         })  # fmt: skip
     else:
         print_tables([make_drift_table(drifts, method.gauge)], view)
         echo(f"{broken} of {len(drifts)} limits do not hold")
+        for where, ops in zip(("BEFORE", "AFTER"), alone, strict=True):
+            if ops:
+                echo(fill(f"only {where} has {', '.join(ops)}: nothing is said of that", indent="  "))
     sys.exit(1 if fails and broken else 0)

@@ -73,14 +73,15 @@ def show(
 def _print(record: Record, view: View) -> None:
     # Not by rich: ids and what a kernel said may look like its markup or its emoji.
     detail = f": {record.detail}" if record.detail else ""
-    echo(f"{record.case}  {record.kernel} ({record.role}, contract {record.contract})")
-    echo(f"outcome {record.outcome}{detail}")
+    aside = view.form != "text"  # a table for a program stands alone
+    echo(f"{record.case}  {record.kernel} ({record.role}, contract {record.contract})", aside=aside)
+    echo(f"outcome {record.outcome}{detail}", aside=aside)
     if record.stats is None:
         return
     readings = {name: getattr(record, name) for name in READINGS}
     told = [f"{name} {value:.4g}" for name, value in readings.items() if value is not None]
     for pairs in filter(None, (told[:4], told[4:])):  # all in one line are wider than 80 columns
-        echo("  ".join(pairs))
+        echo("  ".join(pairs), aside=aside)
     columns = ("index", "expected", "actual", "ULPs apart", "reading")
     rows = [(str(e.index), repr(e.expected), repr(e.actual), str(e.ulp), f"{e.bound:.4g}") for e in record.worst]
     print_tables([Table("worst elements in the bound gauge", columns, rows)], view)

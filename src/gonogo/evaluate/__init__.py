@@ -113,7 +113,7 @@ def _tell_suspects(scores: Sequence[Score]) -> str:
     suspect = ours.flagged - ours.no_go
     return (
         f"Of {ours.flagged:,} manifest cases that gonogo flags, {suspect:,} ({100 * suspect / ours.flagged:.1f} %) "
-        "are suspect only: verify and gonogo check pass a kernel with no worse case. "
+        "are suspect only: verify and gonogo check run these again on fresh seeds. "
     )
 
 

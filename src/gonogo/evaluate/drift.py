@@ -69,6 +69,12 @@ def find_drift(before: Rows, after: Rows, method: Method) -> list[Drift]:
     return drifts
 
 
+def list_ops(rows: Rows) -> set[str]:
+    """Ops that have readings of controls."""
+    names = rows.columns.names["op"]
+    return {names[code] for code in np.unique(rows.columns.codes["op"][rows.calibrating])}
+
+
 def make_drift_table(drifts: Sequence[Drift], gauge: str) -> Table:
     """One line per group."""
     lines = [

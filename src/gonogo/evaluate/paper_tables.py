@@ -77,9 +77,9 @@ def find_tightening(rows: Rows) -> list[tuple[Cell, int]]:
     paper = default_methods()[1]
     cells = []
     for limit in calibrate(rows, paper):
-        kernel: Kernel = kernels[str(limit.kernel)]
-        current = kernel.current.get(str(limit.dtype))
-        if current is not None:
+        kernel: Kernel | None = kernels.get(str(limit.kernel))  # a control of a user's op has no tolerance
+        current = None if kernel is None else kernel.current.get(str(limit.dtype))
+        if kernel is not None and current is not None:
             cells.append((Cell(kernel.name, str(limit.dtype), current, limit.value), limit.cases))
     return sorted(cells, key=lambda pair: (pair[0].kernel, pair[0].dtype))
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sysconfig
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from traceback import extract_tb, format_exception
 from typing import Any
 
 import torch
@@ -18,6 +15,7 @@ from gonogo.execution.functions import list_parameters
 from gonogo.execution.leaves import Pair, as_tensor, find_wrong_kind, pair_leaves
 from gonogo.execution.reference import Reference
 from gonogo.guest.calling import WRITTEN
+from gonogo.guest.failure import format_error, tell_error
 from gonogo.guest.poison import poison_bits
 from gonogo.ops import Kernel
 from gonogo.schema import Outcome
@@ -139,28 +137,12 @@ def _is_exact(output: torch.Tensor, reference: Reference) -> bool:
 
 def explain(error: BaseException, device: str) -> Outcome:
     """Outcome of a call that did not return: one line of it, and the whole error."""
-    detail = f"{type(error).__name__}: {error}".partition("\n")[0][:300] + _tell_line(error)
     word = "raised"
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         word = "out-of-memory"
     elif _is_gpu_lost(device):
         word = "crashed"
-    return Outcome(word, detail, error=_format_error(error))
-
-
-def _format_error(error: BaseException) -> str:
-    """Traceback and message as Python prints them, from where the kernel begins."""
-    frames, ours = error.__traceback__, str(Path(__file__).parent)
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
-        frames = frames.tb_next
-    return "".join(format_exception(type(error), error, frames))
-
-
-def _tell_line(error: BaseException) -> str:
-    """Where it came from: the innermost line that is no library's."""
-    libraries = (str(Path(__file__).parent), sysconfig.get_paths()["purelib"], sysconfig.get_paths()["stdlib"])
-    lines = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
-    return f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
+    return Outcome(word, tell_error(error), error=format_error(error))
 
 
 def _is_gpu_lost(device: str) -> bool:

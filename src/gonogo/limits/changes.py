@@ -11,7 +11,7 @@ from gonogo.errors import UnknownRule
 from gonogo.limits import EVERY_OP, Limit
 from gonogo.limits.rules import rule
 
-Kind = Literal["new", "tightened", "loosened", "gone"]
+Kind = Literal["new", "tightened", "loosened", "fewer", "gone"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Key = tuple[str, str, str | None, str | None, str]
 """What a limit is for: op, contract, kernel, dtype, gauge."""
@@ -30,6 +30,9 @@ class Change:
     """None where the limit is new."""
     after: float | None
     """None where it is gone."""
+    before_cases: int | None = None
+    """Readings that it was made from."""
+    after_cases: int | None = None
 
     @property
     def kind(self) -> Kind:
@@ -38,20 +41,38 @@ class Change:
             return "new"
         if self.after is None:
             return "gone"
+        if self.after == self.before:
+            return "fewer"  # the same value, from fewer cases: it is worth less
         return "tightened" if self.after < self.before else "loosened"
 
 
 def diff_limits(old: Sequence[Limit], new: Sequence[Limit]) -> list[Change]:
-    """Limits whose value differs, in the order of a lock."""
-    before = {key_of(limit): limit.value for limit in old}
-    after = {key_of(limit): limit.value for limit in new}
+    """Limits whose value differs, or that are from fewer cases, in the order of a lock."""
+    before = {key_of(limit): limit for limit in old}
+    after = {key_of(limit): limit for limit in new}
     for named, pooled in (before, after), (after, before):
         _name_pooled(named, pooled)
-    return [
-        Change(*key, before=before.get(key), after=after.get(key))
+    changes = [
+        Change(*key, *_find_values(before.get(key), after.get(key)))
         for key in sorted(before.keys() | after.keys(), key=order_of)
-        if before.get(key) != after.get(key)
     ]
+    return [change for change in changes if change.before != change.after or _has_fewer(change)]
+
+
+def _find_values(
+    before: Limit | None, after: Limit | None
+) -> tuple[float | None, float | None, int | None, int | None]:
+    """Value before and after, and the cases that each is from."""
+    return (
+        before.value if before else None, after.value if after else None,
+        before.cases if before else None, after.cases if after else None,
+    )  # fmt: skip
+
+
+def _has_fewer(change: Change) -> bool:
+    if change.before_cases is None or change.after_cases is None:
+        return False
+    return change.after_cases < change.before_cases
 
 
 def count_changes(changes: Sequence[Change], limits: Collection[object]) -> str:
@@ -66,7 +87,8 @@ def tell_change(change: Change) -> str:
     numbers = " → ".join(f"{value:.4g}" for value in (change.before, change.after) if value is not None)
     op = "all ops" if change.op == EVERY_OP else change.op
     parts = [op, f"contract {change.contract}", change.kernel, change.dtype]
-    return f"  {change.kind:<10} {', '.join(part for part in parts if part)}: {numbers}"
+    fewer = f", from {change.before_cases:,} → {change.after_cases:,} cases" if _has_fewer(change) else ""
+    return f"  {change.kind:<10} {', '.join(part for part in parts if part)}: {numbers}{fewer}"
 
 
 def order_by_kind(changes: Sequence[Change]) -> list[Change]:
@@ -74,7 +96,7 @@ def order_by_kind(changes: Sequence[Change]) -> list[Change]:
     return sorted(changes, key=lambda change: KINDS.index(change.kind))
 
 
-def _name_pooled(named: Mapping[Key, float], pooled: dict[Key, float]) -> None:
+def _name_pooled(named: Mapping[Key, Limit], pooled: dict[Key, Limit]) -> None:
     """Give limits that name no kernel the one of their only counterpart: pytest names it, calibrate does not."""
     for key in [key for key in pooled if key[2] is None and key not in named]:
         others = [other for other in named if other[:2] == key[:2] and other[3:] == key[3:]]

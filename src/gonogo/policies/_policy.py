@@ -98,6 +98,9 @@ def read_policy_file(path: Path, name: str = "") -> Policy:
     listed = ", ".join(tables)
     if not tables:
         raise InputError(f"{path} has no policy: write one as a table, [NAME], and its numbers by dtype below")
+    flat = [word for word, value in tables.items() if not isinstance(value, dict)]
+    if flat and not name:
+        raise InputError(f"{path}: {flat[0]!r} is no table: write [NAME], and below it all = {{ {flat[0]} = … }}")
     if name and name not in tables:
         raise InputError(f"{path} has no policy {name!r}{suggest(name, list(tables)) or '.'} It has: {listed}")
     if not name and len(tables) > 1:

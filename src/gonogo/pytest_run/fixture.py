@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
+from _pytest.outcomes import Failed
 
 from gonogo.pytest_run.judged import Held, Judged, describe_verdict, describe_verification, tell_suspect
 from gonogo.pytest_run.run import JUDGED, Run
@@ -85,14 +86,17 @@ class Fixture:
         request = Request(kernel, op, contract=contract, controls=controls, device=device, **options)
         known, keeps = _call(lambda: (request.known, request.keeps))
         measured = set(self._suite.fresh)
-        limit = self._give_limit(known, keeps, controls, device)
+        try:
+            limit = self._give_limit(known, keeps, controls, device)
+        except SetUpFailed:
+            self._skip_without_gpu(request)  # what is missing is a GPU's to measure
+            raise
         if limit is not None:  # at hand here, and in the file there
             request = replace(request, limit=limit, limit_from=Path(self._suite.name))
         elif self._run.limits == "shipped":
             request = replace(request, controls=())  # or the limit would be made from them
         verification, error = self._answer(request, measured)
-        raised = [_ends_with(case.record.error, error) for case in verification.failed]
-        if raised and all(raised) and _lacks_gpu(error):
+        if _is_stopped(verification, error):
             self._suite.forget(set(self._suite.fresh) - measured)
             pytest.skip(NEEDS_GPU)
         if verification.recorded is not None:
@@ -158,6 +162,16 @@ class Fixture:
         except pytest.skip.Exception:
             self._suite.forget(set(self._suite.fresh) - measured)
             raise
+
+    def _skip_without_gpu(self, request: Request) -> None:
+        """Skip the test if its kernel launches Triton, and there is no GPU: one case tells."""
+        __tracebackhide__ = True
+        from torch.cuda import is_available
+
+        from gonogo.user.verification import answer
+
+        if not is_available() and _is_stopped(*_call(answer, replace(request, cases=1, controls=(), record=None))):
+            pytest.skip(NEEDS_GPU)
 
     def _give_limit(
         self, op: Op, contract: Contract, controls: Sequence[Callable[..., Any]], device: str
@@ -248,6 +262,10 @@ def _find_machine(output: Any) -> tuple[str, str] | None:
     return device, name_machine(device)
 
 
+class SetUpFailed(Failed):
+    """Nothing was judged: a missing limit, say. No test is expected to fail for that, one marked xfail neither."""
+
+
 def _call(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """What a function of gonogo returns; what it refuses fails the test in one line, a lack of a GPU skips it."""
     __tracebackhide__ = True
@@ -261,7 +279,13 @@ def _call(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         problem, skips = str(error), _lacks_gpu(error)
     if skips:
         pytest.skip(NEEDS_GPU)
-    pytest.fail(problem, pytrace=False)  # out here, or it would be told twice
+    raise SetUpFailed(problem, pytrace=False)  # out here, or it would be told twice
+
+
+def _is_stopped(verification: Verification, error: BaseException | None) -> bool:
+    """Whether all that failed did so for want of a GPU."""
+    raised = [_ends_with(case.record.error, error) for case in verification.failed]
+    return bool(raised) and all(raised) and _lacks_gpu(error)
 
 
 def _lacks_gpu(error: BaseException | None) -> bool:

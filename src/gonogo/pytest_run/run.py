@@ -172,10 +172,15 @@ class Hooks:
         """Note a file that could not be collected."""
         self.run.partial |= not report.passed
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Any:
-        """Give a report what the test has judged."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+        """Give a report what the test has judged; xfail is no excuse where that is nothing."""
+        from gonogo.pytest_run.fixture import SetUpFailed
+
         report = yield
+        if call.excinfo is not None and call.excinfo.errisinstance(SetUpFailed) and hasattr(report, "wasxfail"):
+            del report.wasxfail
+            report.outcome, report.longrepr = "failed", str(call.excinfo.value)
         judged = item.stash.get(JUDGED, [])
         if judged and report.when in ("setup", "call"):
             report.__dict__[FIXTURE] = [one.to_dict() for one in judged]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ POLL_S = 0.05
 """How often time-outs and memory are looked at."""
 READ_AHEAD = 1024
 """Jobs looked at to find one that suits a worker."""
+SAFE_PATH = "PYTHONSAFEPATH"
 START_UP_S = 120.0
 """What importing torch and reaching a GPU may take on a busy machine."""
 
@@ -48,7 +50,7 @@ class Allowance:
         if not self.timeout_s > 0:
             raise InputError(f"a time limit of {self.timeout_s:g} s: it must be above 0")
         if not self.memory_bytes > 0:
-            raise InputError(f"{self.memory_bytes:g} bytes of memory for a worker: it must be above 0")
+            raise InputError(f"{self.memory_bytes / 2**30:g} GiB of memory for a worker: it must be above 0")
 
 
 class JobQueue:
@@ -132,6 +134,7 @@ class Pool:
         self._failed_starts = 0
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["torch", "gonogo.runners.worker"])
+        _start_fork_server()
         self._workers = [self._make_worker() for _ in range(workers)]
 
     def _make_worker(self) -> Worker:
@@ -264,6 +267,28 @@ class Pool:
         """End all workers."""
         for worker in self._workers:
             worker.kill()
+
+
+def _start_fork_server() -> None:
+    """Start it deaf to Ctrl-C, and blind to files of the current folder that are named like modules.
+
+    While it loads torch it would end in a traceback of its own; and it begins with the folder on its path.
+    """
+    from multiprocessing.forkserver import ensure_running
+
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main else None
+    safe = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        ensure_running()
+    finally:
+        if safe is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = safe
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def _describe_exit(code: int | None) -> str:

@@ -56,13 +56,19 @@ class FileVerification:
         """The failed case that is furthest off; one without a reading before any with one."""
         return self.verification.worst_case
 
+    @property
+    def stopped(self) -> str | None:
+        """Why cases are missing, where it was stopped before its end."""
+        done = sum(self.outcomes.values())
+        return None if done >= self.planned else f"after {done} of {self.planned} cases: it timed out too often"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         facts = self.verification.to_dict()
         verdicts = facts.pop("verdicts")
         return facts | {
             "file": str(self.kernel.path), "function": self.kernel.function, "planned": self.planned,
-            "outcomes": self.outcomes, "refused": self.refused, "verdicts": verdicts,
+            "outcomes": self.outcomes, "refused": self.refused, "stopped": self.stopped, "verdicts": verdicts,
         }  # fmt: skip
 
 

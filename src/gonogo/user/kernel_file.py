@@ -22,6 +22,9 @@ class KernelFile:
 def find_kernel(target: str, op: str) -> KernelFile:
     """`FILE` or `FILE:FUNC` → the function. By default the only public one, or the one named like the op."""
     path, function = split_target(target)
+    if not target.partition(":")[0] or target.endswith(":"):
+        missing = "function" if target.partition(":")[0] else "file"
+        raise InputError(f"{target!r} names no {missing}; write FILE, or FILE:FUNC")
     try:
         tree = ast.parse(path.read_bytes())
     except FileNotFoundError:
@@ -49,8 +52,16 @@ def _check_function(tree: ast.Module, path: Path, function: str) -> None:
 
 def _choose_function(tree: ast.Module, path: Path, op: str) -> str:
     public = _list_public(tree)
-    if op in public or len(public) == 1:
-        return op if op in public else public[0]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    if op in public or (op in _list_names(tree) and op not in classes):  # a lambda, or what a call returns
+        return op
+    if len(public) == 1:
+        return public[0]
+    if not public and classes:
+        raise InputError(
+            f"{path} has the class {classes[-1]} and no public function. Name an instance of it in the file, "
+            f"model = {classes[-1]}(…), and give {path}:model"
+        )
     if not public:
         raise InputError(f"{path} defines no public function. Name one of another kind: {path}:FUNC")
     raise InputError(
