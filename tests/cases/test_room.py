@@ -43,7 +43,7 @@ def own(reference: Callable[..., Any], **sizes: tuple[int, ...]) -> Any:
 
 def write_kernel(folder: Path) -> KernelFile:
     (folder / "kernel.py").write_text("def relu(x):\n    return x.relu()\n")
-    return KernelFile(folder / "kernel.py", "relu")
+    return KernelFile(path := folder / "kernel.py", "relu", path.read_text())
 
 
 @pytest.mark.usefixtures("available")

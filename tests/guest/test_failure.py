@@ -31,8 +31,7 @@ def test_lines_of_gonogo_are_left_out() -> None:
 
 
 def test_a_text_that_cannot_be_had() -> None:
-    try:
+    with pytest.raises(Mute) as caught:
         raise Mute
-    except Mute as error:
-        assert tell_error(error).startswith("Mute: its text raises ValueError (test_failure.py, line ")
-        assert "Mute" in format_error(error)
+    assert tell_error(caught.value).startswith("Mute: its text raises ValueError (test_failure.py, line ")
+    assert "Mute" in format_error(caught.value)

@@ -30,8 +30,15 @@ import torch
 def is_{case}(x):
     return x.shape[-1] == 1025 and float(x[0, 0, 0]) == {first!r}
 
+# In a process of its own a kernel has no gonogo to ask: the scales of the cases that it meets there.
+SCALES = {scales!r}
+
 def add_error(x, times):
-    expected, scale = gonogo.error_scale(lambda x: x.sum(-1), [x.double()])
+    expected = x.double().sum(-1)
+    if hasattr(gonogo, "error_scale"):
+        expected, scale = gonogo.error_scale(lambda x: x.sum(-1), [x.double()])
+    else:
+        scale = torch.tensor(SCALES.get(float(x[0, 0, 0]), 0.0), dtype=torch.float64)
     return (expected + times * 2**-24 * scale).to(x.dtype)
 
 def once(x):
@@ -52,7 +59,11 @@ def kernels(tmp_path: Path) -> Path:
     assert limit.value < 2.1 < SUSPECT_UP_TO * limit.value < 4.1
     first = float(make_inputs(parse_case(CASE))[0][0, 0, 0])
     path = tmp_path / "kernels.py"
-    path.write_text(KERNEL.format(case="planned", first=first), encoding="utf-8")
+    scales = {}
+    for case in (parse_case(CASE), *(draw_again(parse_case(CASE), attempt) for attempt in range(FRESH_SEEDS))):
+        (x,) = make_inputs(case)
+        scales[float(x[0, 0, 0])] = gonogo.error_scale(lambda x: x.sum(-1), [x.double()])[1].tolist()
+    path.write_text(KERNEL.format(case="planned", first=first, scales=scales), encoding="utf-8")
     return path
 
 

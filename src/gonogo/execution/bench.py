@@ -18,6 +18,7 @@ from gonogo.schema import Contract
 
 if TYPE_CHECKING:
     from gonogo.execution.judging import Judged
+    from gonogo.execution.remote import Guests
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,14 @@ class Bench:
     """Of the last call: leaves that stand in the memory of an argument that was to be written, and its leaf."""
     changed: list[str] = field(default_factory=list)
     """Parameters of a module that the last call has changed."""
+    guests: Guests | None = None
+    """Where strangers' kernels run."""
+    told_changed: tuple[str, ...] = ()
+    """Arguments that a guest has changed: those of this process are as they were."""
+    told_shared: tuple[str, ...] = ()
+    """Leaves that stood in the memory of an argument there."""
+    unrepeated: int = 0
+    """Of many calls there on the same arguments, those that gave something else."""
     strays: int = 0
     """Elements that the last kernel wrote outside of what it had allocated."""
 
@@ -124,6 +133,7 @@ def prepare(
     *,
     call: Call | None = None,
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
+    guests: Guests | None = None,
 ) -> Bench:
     """The call, unless at hand, and the references of all contracts that are in force.
 
@@ -131,7 +141,7 @@ def prepare(
     """
     call = call or make_call(job.case, job.device, job.op)
     # The copies are in memory of their own; the layout stays with the inputs.
-    bench = Bench(job, call, call.map(lambda path, x: x.contiguous().clone()), announce, keep_error)
+    bench = Bench(job, call, call.map(lambda path, x: x.contiguous().clone()), announce, keep_error, guests=guests)
     bench.outputs |= dict.fromkeys(job.gave_nothing)
     contracts = [kernel.contract_for(job.case.dtype) for kernel in job.kernels]
     others = [] if job.bounds_only else [Contract()]  # what a policy and the framework's own op are held against

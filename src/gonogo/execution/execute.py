@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,10 +21,13 @@ from gonogo.execution.outcome import explain, find_fault
 from gonogo.formats import FORMATS
 from gonogo.guest.launches import Launches, RefusedLaunch, WrongDevice
 from gonogo.instrument.stats import measure
-from gonogo.ops import Kernel, Op
+from gonogo.ops import InText, Kernel, Op
 from gonogo.policies import Twin
 from gonogo.records import MEASURED
 from gonogo.schema import ULP_SATURATED, Contract, Element, Outcome, Record
+
+if TYPE_CHECKING:
+    from gonogo.execution.remote import Guests
 
 REFUSED_BY_INTERPRETER = {
     "bfloat16": "Triton's interpreter computes bfloat16 as integers and truncates on conversion"
@@ -36,13 +40,14 @@ def run_job(
     *,
     call: Call | None = None,
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
+    guests: Guests | None = None,
 ) -> Iterator[Record]:
     """Records of a case, kernel by kernel; `announce` is told each before it runs, `keep_error` what it raised.
 
     Refused where memory runs out but for a kernel.
     """
     with refuse_without_room(job.case, job.op, job.device):
-        bench = prepare(job, announce, call=call, keep_error=keep_error)
+        bench = prepare(job, announce, call=call, keep_error=keep_error, guests=guests)
         for kernel in job.kernels:
             announce(kernel.name)
             record = run_kernel(bench, kernel)
@@ -57,6 +62,8 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
     refused = next((why for dtype, why in REFUSED_BY_INTERPRETER.items() if dtype in bench.dtypes), None)
     if interpreted and refused:
         return record.end(Outcome("refused", refused))
+    if isinstance(kernel.source, InText):
+        return _run_elsewhere(bench, kernel, record, refused)
     launches = Launches(bench.job.device, refused)
     try:
         if kernel.name not in bench.opened:
@@ -81,6 +88,33 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
     if launches.seen:  # whatever it was declared as
         record = replace(record, framework="triton")
     return _measure(bench, kernel, record, first, again, elapsed * 1e6)
+
+
+def _run_elsewhere(bench: Bench, kernel: Kernel, record: Record, refused: str | None) -> Record:
+    """The record of a stranger's kernel, which runs in a process of its own."""
+    from gonogo.execution.remote import GuestEnded, GuestRefused, Raised
+
+    assert bench.guests is not None
+    assert isinstance(kernel.source, InText)
+    try:
+        called = bench.guests.call(kernel, bench, refused)
+    except GuestEnded as ended:
+        return record.end(Outcome(ended.word, ended.detail))
+    except GuestRefused as refusal:
+        if refused is None:  # nothing here is to be refused: it is a lie
+            return record.end(Outcome("broken-protocol", "a launch was refused that is not to be"))
+        return replace(record, framework="triton").end(Outcome("refused", str(refusal)))
+    if isinstance(called, Raised):
+        if called.word == "crashed":  # the GPU's context is gone with the kernel
+            bench.guests.drop(kernel.source)
+        return replace(record, error=called.error).end(Outcome(called.word, called.detail, error=called.error))
+    if called.launched:
+        record = replace(record, framework="triton")
+    if called.flags:
+        return record.end(Outcome("state-changed", "; ".join(called.flags)[:300]))
+    bench.strays, bench.aliases, bench.changed = called.strays, dict(called.aliases), list(called.parameters)
+    bench.told_changed, bench.told_shared, bench.unrepeated = called.changed, called.shared, called.unrepeated
+    return _measure(bench, kernel, record, called.first, called.again, called.elapsed_s * 1e6)
 
 
 def _measure(bench: Bench, kernel: Kernel, record: Record, first: Leaves, again: Leaves, time_us: float) -> Record:

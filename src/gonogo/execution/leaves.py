@@ -11,6 +11,7 @@ import torch
 
 from gonogo.execution.reference import Reference
 from gonogo.guest.calling import GRAD, WRITTEN
+from gonogo.guest.wire import Foreign
 from gonogo.ops import Op
 from gonogo.schema import Outcome
 
@@ -118,6 +119,8 @@ def find_wrong_kind(output: Any, pair: Pair, device: str) -> Outcome | None:
     shape = tuple(reference.expected.shape)
     if isinstance(output, bool | int | float) and not shape:
         return None
+    if isinstance(output, Foreign):
+        return pair.tell("no-output", f"returned {output.told}")
     if not isinstance(output, torch.Tensor):
         return pair.tell("no-output", f"returned {type(output).__name__}")
     if output.is_nested or output.layout is not torch.strided:

@@ -41,10 +41,11 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
         leaf, repeated = as_tensor(first[pair.path]), as_tensor(again[pair.path])
         compared += [(_bits(leaf), _bits(repeated).to(leaf.device)), _find_unwritten(leaf, repeated, bench)]
     differ = _count_different(compared)
-    changed = [path for (path, _), count in zip(kept, differ, strict=False) if count]
+    changed = [path for (path, _), count in zip(kept, differ, strict=False) if count] + list(bench.told_changed)
     aliased = [
         pair for pair in usable
-        if any(shares_memory(again[pair.path], x) for path, x in kept) and not pair.path.startswith(WRITTEN)
+        if (pair.path in bench.told_shared or any(shares_memory(again[pair.path], x) for path, x in kept))
+        and not pair.path.startswith(WRITTEN)
     ]  # fmt: skip
     strays = bench.strays + _count_behind([x for _, x in bench.call.tensors])
     if changed or strays:
@@ -58,7 +59,12 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
             return pair.tell("aliased", "the output is a view of an input"), usable
     if changed or bench.changed:
         return Outcome("inputs-changed", ", ".join([*changed, *bench.changed])), usable
-    return _find_incomplete(first, usable, differ[len(kept) :], kernel), usable
+    outcome = _find_incomplete(first, usable, differ[len(kept) :], kernel)
+    if outcome.word == "ok" and bench.unrepeated:
+        outcome = Outcome(
+            "not-repeatable", f"{bench.unrepeated} of many calls on the same inputs gave something else"
+        )
+    return outcome, usable
 
 
 def _hold_to_argument(pair: Pair, bench: Bench) -> Pair:

@@ -77,6 +77,19 @@ class InFile:
 
 
 @dataclass(frozen=True, slots=True)
+class InText:
+    """A function in a file that was read once: what is run is this text, in a process of its own alone."""
+
+    path: str
+    name: str
+    text: str
+
+    def load(self) -> Function:
+        """Never: a stranger's code does not run here."""
+        raise BadKernelFile(self.path, "is run in a process of its own alone")
+
+
+@dataclass(frozen=True, slots=True)
 class OfOp:
     """A function of an op that a user's file makes: its reference, or what draws its arguments."""
 
@@ -92,7 +105,7 @@ class OfOp:
         return source.load()
 
 
-Source = AtHand | InFolder | InFile | OfOp
+Source = AtHand | InFolder | InFile | InText | OfOp
 
 
 def load_object(path: str, name: str) -> Any:

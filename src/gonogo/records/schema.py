@@ -27,6 +27,8 @@ OUTCOMES = (
     "inputs-changed",
     "unwritten",
     "not-repeatable",
+    "state-changed",
+    "broken-protocol",
     "non-finite",
     "unequal",
     "refused",

@@ -25,7 +25,8 @@ from gonogo.execution.bench import Job
 from gonogo.execution.execute import make_records
 from gonogo.runners.environment import read_switches
 from gonogo.runners.printed import Transcript
-from gonogo.runners.worker import work
+from gonogo.runners.stem import PACKAGE, find_stem
+from gonogo.runners.worker import GuestSetting, work
 from gonogo.schema import Outcome, Record
 
 POLL_S = 0.05
@@ -33,6 +34,8 @@ POLL_S = 0.05
 READ_AHEAD = 1024
 """Jobs looked at to find one that suits a worker."""
 SAFE_PATH = "PYTHONSAFEPATH"
+GRACE_S = 90.0
+"""What a judge may take beyond the time of its guest: to start it, load it, and to end it."""
 START_UP_S = 120.0
 """What importing torch and reaching a GPU may take on a busy machine."""
 
@@ -89,10 +92,10 @@ class JobQueue:
 class Worker:
     """A process and what it is doing."""
 
-    def __init__(self, context: Any, gpu_memory_share: float) -> None:
+    def __init__(self, context: Any, gpu_memory_share: float, guest_setting: GuestSetting | None) -> None:
         self.pipe, theirs = context.Pipe()
         self.transcript = Transcript()
-        arguments = (theirs, gpu_memory_share, read_switches(), self.transcript.path)
+        arguments = (theirs, gpu_memory_share, read_switches(), self.transcript.path, guest_setting)
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
@@ -128,8 +131,12 @@ class Worker:
 class Pool:
     """A fixed number of workers, kept alive; one that ends is replaced."""
 
-    def __init__(self, workers: int, allowance: Allowance) -> None:
+    def __init__(
+        self, workers: int, allowance: Allowance, *, guests_of: tuple[str, ...] | None = None, device: str = "cpu"
+    ) -> None:
         self.allowance = allowance
+        self._hidden, self._device = guests_of, device
+        self._stem = None if guests_of is None else find_stem()
         self.gpu_memory_share = 0.9 / workers
         self._failed_starts = 0
         self._context = multiprocessing.get_context("forkserver")
@@ -138,7 +145,17 @@ class Pool:
         self._workers = [self._make_worker() for _ in range(workers)]
 
     def _make_worker(self) -> Worker:
-        return Worker(self._context, self.gpu_memory_share)
+        if self._stem is None:
+            return Worker(self._context, self.gpu_memory_share, None)
+        client = self._stem.open_client()
+        setting = GuestSetting(
+            client, self._device, self.allowance.timeout_s, self.allowance.memory_bytes,
+            (PACKAGE, *(self._hidden or ())),
+        )  # fmt: skip
+        try:
+            return Worker(self._context, self.gpu_memory_share, setting)
+        finally:
+            client.close()  # the worker has it
 
     def run(self, jobs: Iterator[Job]) -> Iterator[list[Record]]:
         """All records of each case, as cases complete."""
@@ -206,7 +223,8 @@ class Pool:
         idle_s = time.monotonic() - worker.since
         if worker.job is not None or not worker.ready:
             allowed_s = self.allowance.timeout_s if worker.ready else START_UP_S
-            if idle_s > allowed_s:
+            # A judge that has announced a kernel sees to the time of its guest by itself.
+            if idle_s > allowed_s + (0 if self._stem is None or worker.kernel is None else GRACE_S):
                 return "timed-out", f"no answer in {allowed_s:g} s"
         resident = worker.resident_bytes
         if worker.ready and resident > self.allowance.memory_bytes:
@@ -267,6 +285,8 @@ class Pool:
         """End all workers."""
         for worker in self._workers:
             worker.kill()
+        if self._stem is not None:
+            self._stem.wait_until_empty()
 
 
 def _start_fork_server() -> None:

@@ -53,6 +53,8 @@ class Printed:
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         for descriptor in (1, 2):
             os.dup2(self._file, descriptor)
+        self.file = self._file
+        """What another process may print to as well."""
         self._kernel: str | None = None
         self._by_kernel: dict[str | None, str] = {}
 

@@ -6,16 +6,33 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
 from gonogo.errors import BadArguments, BadKernelFile, BadModule, CaseTooLarge, ReferenceFailed
 from gonogo.execution.bench import Job
 from gonogo.execution.execute import make_records, run_job
 from gonogo.execution.precision import configure_torch
+from gonogo.execution.remote import Guests
 from gonogo.runners.printed import Printed
 from gonogo.schema import Outcome
+
+
+@dataclass(frozen=True)
+class GuestSetting:
+    """What a worker needs to have strangers' kernels run elsewhere."""
+
+    stem: socket.socket
+    device: str
+    timeout_s: float
+    memory_bytes: float
+    hidden: tuple[str, ...]
+
+    def open(self, printed: int) -> Guests:
+        """Guests whose standard output is a file of the worker's."""
+        return Guests(self.stem, self.device, self.timeout_s, self.memory_bytes, printed, self.hidden, {})
 
 
 def work(
@@ -23,30 +40,32 @@ def work(
     gpu_memory_share: float,
     switches: Mapping[str, str | None],
     transcript: str,
+    guest_setting: GuestSetting | None = None,
 ) -> None:
     """Serve jobs until the other end hangs up; `transcript` is the file that kernels print to."""
     _detach()
     printed = Printed(transcript)
+    guests = None if guest_setting is None else guest_setting.open(printed.file)
     _set_environment(switches)
     configure_torch()
     _limit_gpu_memory(gpu_memory_share)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         pipe.send(("ready", None))
         while True:
-            _serve(pipe, pipe.recv(), printed)
+            _serve(pipe, pipe.recv(), printed, guests)
 
 
-def _serve(pipe: Connection, job: Job, printed: Printed) -> None:
+def _serve(pipe: Connection, job: Job, printed: Printed, guests: Guests | None) -> None:
     def announce(kernel: str) -> None:
         printed.begin(kernel)
         pipe.send(("begin", kernel))
 
     sent = 0
     try:
-        for record in run_job(job, announce):
+        for record in run_job(job, announce, guests=guests):
             sent += 1
             pipe.send(("record", replace(record, printed=printed.take(record.kernel) or None)))
-            if record.outcome == "crashed":  # the GPU's context is gone with the kernel
+            if record.outcome == "crashed" and guests is None:  # the GPU's context is gone with the kernel
                 os._exit(1)
     except CaseTooLarge as error:
         # Rows far apart are asked for where a GPU has room: one that others use, too, may have none after all.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gonogo.cases import USUAL, Planned, check_room, parse_case
 from gonogo.errors import InputError, ReferenceFailed
 from gonogo.limits.shipped import choose_limit
-from gonogo.ops import DTYPES, InFile, Kernel, OfOp, Op
+from gonogo.ops import DTYPES, InFile, InText, Kernel, OfOp, Op
 from gonogo.schema import Contract, Record
 from gonogo.user.arguments import check_draw
 from gonogo.user.kernel_file import KernelFile
@@ -101,7 +101,7 @@ def check_file(
     keeps = find_contract(contract or choose_contract(known))
     chosen = choose_limit(known, keeps, lock=lock)
     choice = Choice(known, dtypes, cases, seed, distributions)
-    candidate = make_candidate(known, InFile(str(kernel.path), kernel.function), keeps)
+    candidate = make_candidate(known, InText(str(kernel.path), kernel.function, kernel.text), keeps)
     target: list[Planned] = [(parse_case(only, known), "replay")] if only else []
     with contextlib.ExitStack() as stack:
         stack.enter_context(keep_switches(where))  # first, for they are recorded
@@ -231,13 +231,19 @@ def _open_runner(op: Op, device: str, allowance: Allowance | None) -> Iterator[I
     from gonogo.runners.pool import Allowance, Pool
 
     def make_pool() -> Pool:
-        return Pool(_count_workers(device), allowance or Allowance())
+        return Pool(_count_workers(device), allowance or Allowance(), guests_of=_list_hidden(op), device=device)
 
     runner = Isolated(op, device, make_pool, make_pool())
     try:
         yield runner
     finally:
         runner.pool.close()
+
+
+def _list_hidden(op: Op) -> tuple[str, ...]:
+    """Files that a guest must not read: what its output is held against."""
+    sources = (op.reference, op.draw)
+    return tuple(dict.fromkeys(source.path for source in sources if isinstance(source, OfOp | InFile)))
 
 
 def _count_workers(device: str) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ class KernelFile:
 
     path: Path
     function: str
+    text: str
+    """Read once: this is what runs."""
 
 
 def find_kernel(target: str, op: str) -> KernelFile:
@@ -26,7 +30,8 @@ def find_kernel(target: str, op: str) -> KernelFile:
         missing = "function" if target.partition(":")[0] else "file"
         raise InputError(f"{target!r} names no {missing}; write FILE, or FILE:FUNC")
     try:
-        tree = ast.parse(path.read_bytes())
+        text = _decode(path.read_bytes())
+        tree = ast.parse(text)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except OSError as error:
@@ -38,7 +43,13 @@ def find_kernel(target: str, op: str) -> KernelFile:
         _check_function(tree, path, function)
     else:
         function = _choose_function(tree, path, op)
-    return KernelFile(path.resolve(), function)
+    return KernelFile(path.resolve(), function, text)
+
+
+def _decode(source: bytes) -> str:
+    """A source as Python reads it, by its mark or its coding line."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    return io.TextIOWrapper(io.BytesIO(source), encoding).read()
 
 
 def _check_function(tree: ast.Module, path: Path, function: str) -> None:

@@ -1,0 +1,381 @@
+"""A kernel's source and a case → what its calls gave, by a process that is not trusted: whatever it sends is data.
+
+It gets the bytes of arguments and gives bytes back. It has neither reference nor expected value, and knows of no
+seed, limit or case.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gonogo.cases import GUARD_BITS, Call, make_call
+from gonogo.errors import BadArguments, BadKernelFile, BadModule, CaseTooLarge, ReferenceFailed
+from gonogo.execution.call import make_form
+from gonogo.execution.functions import make_cotangent
+from gonogo.guest.calling import GRAD, Leaves, list_state
+from gonogo.guest.wire import (
+    BrokenProtocol,
+    Foreign,
+    Gone,
+    Late,
+    TensorFile,
+    clean,
+    pack_call,
+    pack_tensor,
+    receive,
+    send,
+    take,
+    take_texts,
+)
+from gonogo.ops import InText, Kernel
+
+if TYPE_CHECKING:
+    from gonogo.execution.bench import Bench
+
+START_S = 60.0
+"""What a guest may take until it has its walls; loading its source comes after that."""
+END_S = 10.0
+REPEATS = 200
+"""Calls on the first small case that must all give the same: more than the hundred after which one may change."""
+SMALL_BYTES = 2**16
+MOST_AXES, MOST_SIZE = 64, 2**48
+TELLS_BYTES = 8000
+
+
+class GuestEnded(Exception):
+    """A guest that gave no answer; its outcome and a line on it."""
+
+    def __init__(self, word: str, detail: str) -> None:
+        self.word, self.detail = word, detail
+        super().__init__(f"{word}: {detail}")
+
+
+class GuestRefused(Exception):
+    """A launch that could not be judged."""
+
+
+@dataclass(frozen=True)
+class Called:
+    """What two judged calls gave."""
+
+    first: Leaves
+    again: Leaves
+    elapsed_s: float
+    strays: int
+    changed: tuple[str, ...]
+    """Arguments that were changed, and were not to be."""
+    parameters: tuple[str, ...]
+    aliases: Mapping[str, str]
+    shared: tuple[str, ...]
+    """Leaves that stand in the memory of an argument."""
+    unrepeated: int
+    """Of many calls on the same arguments, those that gave something else."""
+    launched: bool
+    flags: tuple[str, ...]
+    """Switches that a call has changed."""
+
+
+@dataclass(frozen=True)
+class Raised:
+    """What a call raised."""
+
+    word: str
+    detail: str
+    error: str
+
+
+class Guest:
+    """One kernel's process, seen from outside."""
+
+    def __init__(self, stem: socket.socket, setting: Mapping[str, Any], printed: int) -> None:
+        self.channel, theirs = socket.socketpair()
+        self.line, keepers = socket.socketpair()
+        send(stem, setting, (theirs.fileno(), keepers.fileno(), printed))
+        theirs.close()
+        keepers.close()
+        self.walls: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
+        self.repeated = False
+
+    def ask(self, message: Mapping[str, Any], files: Sequence[TensorFile], within_s: float) -> dict[str, Any]:
+        """Its answer; GuestEnded where there is none in time, or none that is one."""
+        try:
+            self.channel.settimeout(within_s)
+            send(self.channel, message, [file.descriptor for file in files])
+            return self.listen(within_s)
+        except TimeoutError:
+            self.end()
+            raise GuestEnded("timed-out", f"no answer in {within_s:g} s") from None
+        except OSError:
+            raise self._explain_end() from None
+
+    def listen(self, within_s: float) -> dict[str, Any]:
+        """The next message."""
+        try:
+            reply, files = receive(self.channel, within_s)
+        except Late:
+            self.end()
+            raise GuestEnded("timed-out", f"no answer in {within_s:g} s") from None
+        except Gone:
+            raise self._explain_end() from None
+        except BrokenProtocol as error:
+            self.end()
+            raise GuestEnded("broken-protocol", str(error)) from None
+        for file in files:
+            os.close(file)
+        return reply
+
+    def _explain_end(self) -> GuestEnded:
+        """What became of it, as its keeper tells."""
+        try:
+            told, _ = receive(self.line, END_S)
+            why, status = take(told, "ended", str), take(told, "status", str)
+        except (BrokenProtocol, Late, Gone):
+            why, status = "", ""
+        self.end()
+        word, _, number = why.partition(" ")
+        if word == "memory" and number.isdigit():
+            return GuestEnded("out-of-memory", f"{int(number) / 2**30:.3g} GiB resident")
+        if word == "processes" and number.isdigit():
+            return GuestEnded("crashed", f"it had {number} processes")
+        code = int(status) if status.lstrip("-").isdigit() and len(status) < 6 else None
+        return GuestEnded("crashed", _describe_exit(code))
+
+    def end(self) -> None:
+        """End it and all that it has started; back once its keeper is gone, too."""
+        self.channel.close()
+        try:
+            self.line.shutdown(socket.SHUT_WR)
+            end = time.monotonic() + END_S
+            while time.monotonic() < end:
+                self.line.settimeout(max(end - time.monotonic(), 0.01))
+                if not self.line.recv(4096):
+                    break
+        except OSError:
+            pass
+        self.line.close()
+
+
+def _describe_exit(code: int | None) -> str:
+    if code is None:
+        return "it ended, and did not say how"
+    try:
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+@dataclass
+class Guests:
+    """The guests of one worker: one per source, kept until it ends."""
+
+    stem: socket.socket
+    device: str
+    timeout_s: float
+    memory_bytes: float
+    printed: int
+    hidden: tuple[str, ...]
+    _known: dict[InText, Guest]
+
+    def call(self, kernel: Kernel, bench: Bench, refused: str | None) -> Called | Raised:
+        """Two judged calls of a kernel on a case; GuestEnded, GuestRefused, or a refusal of gonogo's."""
+        assert isinstance(kernel.source, InText)
+        guest = self._open(kernel.source, bench)
+        arguments, answer = TensorFile(), TensorFile()
+        try:
+            message = self._make_message(guest, kernel, bench, refused, arguments)
+            reply = guest.ask(message, (arguments, answer), self.timeout_s)
+            return _read_reply(reply, answer, bench, kernel)
+        except (BrokenProtocol, GuestEnded) as error:
+            self._known.pop(kernel.source, None)
+            guest.end()
+            if isinstance(error, BrokenProtocol):
+                raise GuestEnded("broken-protocol", str(error)) from None
+            raise
+        finally:
+            arguments.close()
+            answer.close()
+
+    def drop(self, source: InText) -> None:
+        """End the guest of a source: its GPU is lost, say."""
+        guest = self._known.pop(source, None)
+        if guest is not None:
+            guest.end()
+
+    def close(self) -> None:
+        """End all of them."""
+        for source in list(self._known):
+            self.drop(source)
+
+    def find_walls(self, source: InText) -> tuple[str, ...]:
+        """What was in force around a guest."""
+        return self._known[source].walls if source in self._known else ()
+
+    def _open(self, source: InText, bench: Bench) -> Guest:
+        if source in self._known:
+            return self._known[source]
+        hidden = [path for path in self.hidden if path != source.path]
+        setting = {
+            "memory_bytes": int(self.memory_bytes), "device": self.device, "hide": hidden,
+            "guards": {str(width): bits for width, bits in GUARD_BITS.items()},
+        }  # fmt: skip
+        guest = Guest(self.stem, setting, self.printed)
+        guest.walls = tuple(take_texts(guest.listen(START_S), "walls"))
+        state_file = TensorFile()
+        try:
+            state = _find_state(bench)
+            packed = None if state is None else {path: pack_tensor(x, state_file) for path, x in state.items()}
+            message = {
+                "source": source.text, "path": source.path, "name": source.name, "state": packed,
+                "folders": [str(Path(source.path).parent), str(Path.cwd())],
+            }  # fmt: skip
+            reply = guest.ask(message, (state_file,), self.timeout_s)
+            _check_loaded(reply, source)
+            guest.notes = tuple(take_texts(reply, "flags"))
+        except BaseException:
+            guest.end()
+            raise
+        finally:
+            state_file.close()
+        self._known[source] = guest
+        return guest
+
+    def _make_message(
+        self, guest: Guest, kernel: Kernel, bench: Bench, refused: str | None, arguments: TensorFile
+    ) -> dict[str, Any]:
+        form = make_form(kernel, bench, _find_state(bench) or {})
+        try:
+            packed = pack_call(bench.call, arguments)
+        except TypeError as error:
+            raise BadArguments(
+                f"{error}. A kernel in a process of its own takes tensors, numbers, texts and dtypes, and tuples, "
+                "lists and dicts of these; gonogo.verify takes any"
+            ) from None
+        decoy = _make_decoy(bench)
+        small = sum(x.nbytes for _, x in bench.call.tensors) <= SMALL_BYTES
+        repeats = REPEATS if small and not guest.repeated and not kernel.contract.atomics else 0
+        guest.repeated |= bool(repeats)
+        return {
+            "form": asdict(form), "call": packed, "refused": refused, "repeats": repeats,
+            "decoy": None if decoy is None else pack_call(decoy, arguments),
+            "cotangents": _pack_cotangents(kernel, bench, arguments) if form.wanted is not None else {},
+        }  # fmt: skip
+
+
+def _find_state(bench: Bench) -> dict[str, torch.Tensor] | None:
+    """The state of a reference that is a module."""
+    reference = bench.op.load_reference()
+    return list_state(reference) if isinstance(reference, torch.nn.Module) else None
+
+
+def _pack_cotangents(kernel: Kernel, bench: Bench, file: TensorFile) -> dict[str, Any]:
+    """What outputs are multiplied by, for each leaf of the reference that is no gradient."""
+    leaves = bench.references(kernel.contract_for(bench.job.case.dtype))
+    return {
+        leaf.path: pack_tensor(make_cotangent(bench.job.case.id, leaf.path, leaf.expected.cpu(), leaf.dtype), file)
+        for leaf in leaves
+        if not leaf.path.startswith(GRAD) and getattr(torch, leaf.dtype, torch.bool).is_floating_point
+    }
+
+
+def _make_decoy(bench: Bench) -> Call | None:
+    """Other arguments of the same form, whose first elements are those of the case; None where there are none."""
+    case = bench.job.case
+    if "far" in case.layout:
+        return None  # gigabytes, for one more call
+    try:
+        decoy = make_call(replace(case, seed=case.seed + 1), "cpu", bench.op)
+    except (BadArguments, CaseTooLarge, ReferenceFailed):
+        return None
+    pairs = list(zip(bench.call.tensors, decoy.tensors, strict=False))
+    if len(bench.call.tensors) != len(decoy.tensors) or not all(_lie_alike(x, y) for (_, x), (_, y) in pairs):
+        return None
+    for (_, x), (_, y) in pairs:
+        if x.is_floating_point() and x.numel():
+            first = (0,) * x.dim()
+            y[first] = x[first].cpu()
+    return decoy
+
+
+def _lie_alike(x: torch.Tensor, y: torch.Tensor) -> bool:
+    facts = [(t.shape, t.stride(), t.storage_offset(), t.dtype, t.untyped_storage().nbytes()) for t in (x, y)]
+    return facts[0] == facts[1]
+
+
+def _check_loaded(reply: Mapping[str, Any], source: InText) -> None:
+    if "unloaded" in reply:
+        raise BadKernelFile(source.path, clean(take(reply, "unloaded", str)))
+    if "unfit" in reply:
+        raise BadModule(clean(take(reply, "unfit", str)))
+    take(reply, "loaded", bool)
+
+
+def _read_reply(reply: Mapping[str, Any], answer: TensorFile, bench: Bench, kernel: Kernel) -> Called | Raised:
+    if "refused" in reply:
+        raise GuestRefused(clean(take(reply, "refused", str)))
+    if "wrong_device" in reply:
+        name, problem = (*take_texts(reply, "wrong_device", 2), "", "")[:2]
+        raise BadKernelFile(name, problem)
+    if "raised" in reply:
+        word = take(reply, "raised", str)
+        if word not in ("raised", "out-of-memory", "crashed"):
+            raise BrokenProtocol("raised is no outcome")
+        error = clean(take(reply, "error", str), TELLS_BYTES)
+        return Raised(word, clean(take(reply, "detail", str)), error)
+    references = bench.references(kernel.contract_for(bench.job.case.dtype))
+    most = max((leaf.expected.numel() for leaf in references), default=0)
+    aliases = take(reply, "aliases", dict)
+    if not all(type(value) is str for value in aliases.values()):
+        raise BrokenProtocol("aliases are no texts")
+    first, again = (_read_leaves(take(reply, name, list), answer, most, bench) for name in ("first", "again"))
+    return Called(
+        first, again, take(reply, "elapsed_s", float), take(reply, "strays", int),
+        tuple(take_texts(reply, "changed")), tuple(take_texts(reply, "parameters")), aliases,
+        tuple(take_texts(reply, "shared")),
+        take(reply, "unrepeated", int), take(reply, "launched", bool), tuple(take_texts(reply, "flags")),
+    )  # fmt: skip
+
+
+def _read_leaves(packed: list[Any], answer: TensorFile, most: int, bench: Bench) -> Leaves:
+    """The leaves as tensors of this process, copied out of the file once; none is read that cannot be right."""
+    if len(packed) > 1000:
+        raise BrokenProtocol(f"an output of {len(packed):,} leaves")
+    leaves: Leaves = {}
+    for facts in packed:
+        if type(facts) is not dict:
+            raise BrokenProtocol("a leaf that is no object")
+        path = clean(take(facts, "path", str))
+        if "other" in facts:
+            leaves[path] = Foreign(clean(take(facts, "other", str)))
+        elif "number" in facts:
+            if type(facts["number"]) not in (bool, int, float):
+                raise BrokenProtocol("a number that is none")
+            leaves[path] = facts["number"]
+        else:
+            leaves[path] = _read_tensor(facts, answer, most, bench.job.device)
+    return leaves
+
+
+def _read_tensor(facts: Mapping[str, Any], answer: TensorFile, most: int, device: str) -> torch.Tensor | Foreign:
+    dtype = getattr(torch, take(facts, "dtype", str), None)
+    shape, at = take(facts, "shape", list), take(facts, "at", int)
+    sizes_fit = all(type(size) is int and 0 <= size < MOST_SIZE for size in shape)
+    if not isinstance(dtype, torch.dtype) or len(shape) > MOST_AXES or not sizes_fit or at < 0:
+        raise BrokenProtocol("a leaf that is no tensor")
+    count = prod(shape)
+    if count > most:  # of the wrong shape, whatever it holds
+        return torch.empty((), dtype=dtype).expand(shape) if count < MOST_SIZE else Foreign("a tensor too large")
+    if not count:
+        return torch.empty(shape, dtype=dtype, device=device)
+    content = answer.read(at, count * dtype.itemsize)
+    return torch.frombuffer(content, dtype=dtype).reshape(shape).to(device)

@@ -1,0 +1,305 @@
+"""The loop of a kernel's process: its source, then calls, each answered by its outputs in a file of memory."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import module_from_spec, spec_from_loader
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from . import flags
+from .arguments import Call
+from .calling import Form, Leaves, Once, call_once, copy_leaf, list_state, list_trained, shares_memory, synchronize
+from .failure import format_error, tell_error
+from .launches import Launches, RefusedLaunch, WrongDevice
+from .wire import SPARSE, Gone, TensorFile, receive, send, unpack_call, unpack_tensor
+
+MODULE = "kernel_under_test"
+NUMBERS = (bool, int, float)
+REPEATED_S = 1.0
+"""What repeated calls of one case may take together."""
+
+
+class Guest:
+    """A kernel as it is called here."""
+
+    def __init__(self, setting: Mapping[str, Any]) -> None:
+        self.device = str(setting["device"])
+        self.guards = {int(width): bits for width, bits in setting["guards"].items()}
+        self.function: Callable[..., Any] | None = None
+        self.state: dict[str, torch.Tensor] = {}
+
+    def load(self, message: Mapping[str, Any], file: TensorFile | None) -> dict[str, Any]:
+        """Run the source, and take the function; of a module a state is set."""
+        _set_up(self.device)
+        path, name = str(message["path"]), str(message["name"])
+        before = flags.read()
+        try:
+            module = _run_source(str(message["source"]), path, message["folders"])
+        except BaseException as error:  # noqa: BLE001  a SystemExit, too
+            why = f"{type(error).__name__}: {error}".partition("\n")[0]
+            return {"unloaded": f"cannot be loaded: {why}"}
+        if not hasattr(module, name):
+            return {"unloaded": f"has no {name!r} once it is loaded"}
+        function = getattr(module, name)
+        if not callable(function):
+            return {"unloaded": f"has {name!r} as {type(function).__name__}, not as a function"}
+        self.function = function
+        if isinstance(function, torch.nn.Module) and message["state"] is not None:
+            memory = None if file is None else file.map()
+            self.state = {
+                path: unpack_tensor(facts, memory, self.device, 0) for path, facts in message["state"].items()
+            }
+            function.to(self.device)
+            unfit = self._set_state()
+            if unfit:
+                return {"unfit": unfit}
+        return {"loaded": True, "flags": flags.compare(before, flags.read())}
+
+    def _set_state(self) -> str | None:
+        """Give a module its reference's state; why not, where it does not fit."""
+        assert isinstance(self.function, torch.nn.Module)
+        target = list_state(self.function)
+        for path, x in self.state.items():
+            if path in target and target[path].shape != x.shape:
+                return f"{path} is {tuple(target[path].shape)} in the kernel and {tuple(x.shape)} in the reference"
+        extra = [path for path in target if path not in self.state]
+        if target and self.state and extra:
+            return f"the kernel has {', '.join(extra)}, which the reference has not"
+        with torch.no_grad():
+            for path, x in self.state.items():
+                if path in target:
+                    target[path].copy_(x)
+        return None
+
+    def call(self, message: Mapping[str, Any], file: TensorFile, answer: TensorFile) -> dict[str, Any]:
+        """Two judged calls behind some that are not; what they gave, or what they raised."""
+        form = _read_form(message["form"])
+        memory = file.map() if os.fstat(file.descriptor).st_size else None
+        launches = Launches(self.device, message["refused"])
+        before = flags.read()
+        try:
+            made = launches.watch(lambda: self._call(form, message, memory, answer))
+        except RefusedLaunch as refusal:
+            return {"refused": str(refusal)}
+        except WrongDevice as error:
+            return {"wrong_device": [error.name, error.problem]}
+        except BaseException as error:  # noqa: BLE001  the one place where a kernel may do what it likes
+            memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
+            word = "out-of-memory" if memory_error else "crashed" if self._is_lost() else "raised"
+            return {"raised": word, "detail": tell_error(error), "error": format_error(error)[-4000:]}
+        return made | {"launched": launches.seen, "flags": flags.compare(before, flags.read())}
+
+    def _is_lost(self) -> bool:
+        try:
+            synchronize(self.device)
+        except RuntimeError:
+            return True
+        return False
+
+    def _call(self, form: Form, message: Mapping[str, Any], memory: Any, answer: TensorFile) -> dict[str, Any]:
+        assert self.function is not None
+
+        def unpack(name: str) -> Call:
+            return unpack_call(message[name], memory, self.device, self.guards)
+
+        def cotangent(path: str, leaf: torch.Tensor) -> torch.Tensor:
+            facts = message["cotangents"].get(path)
+            if facts is None:
+                return torch.zeros_like(leaf)
+            return unpack_tensor(facts, memory, self.device, 0).reshape(leaf.shape)
+
+        call, pristine = unpack("call"), unpack("call")
+        # The same memory and the same tensors first hold other values: what is kept by either is then wrong.
+        decoy = None if message["decoy"] is None else unpack("decoy")
+        repeats = []
+        if decoy is not None:
+            _fill(call, decoy)
+            call_once(self.function, form, call, decoy, 0, cotangent)
+            self._restore()
+            _fill(call, pristine)
+        first = call_once(self.function, form, call, pristine, 0, cotangent)
+        leaves = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
+        changed = self._restore()
+        until = time.monotonic() + REPEATED_S
+        for number in range(message["repeats"]):
+            repeats.append(_digest(call_once(self.function, form, call, pristine, number, cotangent)))
+            self._restore()
+            if time.monotonic() > until:
+                break
+        synchronize(self.device)
+        elsewhere = unpack("call")  # the same values in other memory
+        again = call_once(self.function, form, elsewhere, pristine, 1, cotangent)
+        changed += self._restore()
+        facts = [_look_at(x, form.mutates, pristine) for x in (call, elsewhere)]
+        return {
+            "first": pack_leaves(leaves, self.device, answer),
+            "again": pack_leaves(again.leaves, self.device, answer),
+            "elapsed_s": again.elapsed_s,
+            "strays": first.strays + again.strays + sum(strays for strays, _ in facts),
+            "changed": sorted({path for _, paths in facts for path in paths}),
+            "parameters": sorted(set(changed)),
+            "aliases": again.aliases,
+            "shared": _list_shared(again, elsewhere, form.mutates),
+            "unrepeated": sum(digest != _digest(again) for digest in repeats) if repeats else 0,
+        }
+
+    def _restore(self) -> list[str]:
+        """Set a module's state again; parameters that were changed."""
+        if not isinstance(self.function, torch.nn.Module) or not self.state:
+            return []
+        changed = [
+            path for path, x in list_trained(self.function).items()
+            if path in self.state and not torch.equal(x.detach(), self.state[path].to(x.dtype))
+        ]  # fmt: skip
+        self._set_state()
+        return changed
+
+
+def _fill(call: Call, values: Call) -> None:
+    """Give arguments other values, in the memory that they have."""
+    source = dict(values.tensors)
+    for path, x in call.tensors:
+        if x.untyped_storage().nbytes() <= SPARSE * x.nbytes + 2**20:
+            _store(x).copy_(_store(source[path]))  # of a tensor that repeats elements, each once
+        else:
+            x.copy_(source[path])
+
+
+def _digest(once: Once) -> int:
+    """A number that two calls of the same bits share."""
+    total = 0
+    for path, leaf in once.leaves.items():
+        if type(leaf) is torch.Tensor and leaf.layout is torch.strided:
+            content = leaf.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+            total ^= hash((path, content))
+    return total
+
+
+def _look_at(call: Call, mutates: tuple[str, ...], pristine: Call) -> tuple[int, list[str]]:
+    """Elements written around arguments, and arguments that were changed and were not to be."""
+    before, strays, changed = dict(pristine.tensors), 0, []
+    for path, x in call.tensors:
+        wanted = before[path]
+        differing = int((_bits(x) != _bits(wanted)).sum())
+        if differing and not any(path == name or path.startswith(f"{name}.") for name in mutates):
+            changed.append(path)
+        if x.untyped_storage().nbytes() <= SPARSE * x.nbytes + 2**20:
+            strays += int((_store(x) != _store(wanted)).sum()) - _count_stored(x, wanted)
+    return max(strays, 0), changed
+
+
+def _count_stored(x: torch.Tensor, wanted: torch.Tensor) -> int:
+    """Stored elements of a tensor's own that differ: of one that repeats elements each counts once."""
+    mask = torch.zeros(_store(x).numel(), dtype=torch.bool, device=x.device)
+    mask.as_strided(x.shape, x.stride(), x.storage_offset()).fill_(True)
+    return int(((_store(x) != _store(wanted)) & mask).sum())
+
+
+def _store(tensor: torch.Tensor) -> torch.Tensor:
+    """All of the memory that a tensor is in, as integers of its width."""
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
+    count = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
+    return tensor.detach().view(integers).as_strided((count,), (1,), 0)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
+    return tensor.detach().contiguous().view(integers)
+
+
+def _list_shared(once: Once, call: Call, mutates: tuple[str, ...]) -> list[str]:
+    """Leaves that stand in the memory of an argument that is not to be written."""
+    kept = [x for path, x in call.tensors if not any(path == m or path.startswith(f"{m}.") for m in mutates)]
+    return [path for path, leaf in once.leaves.items() if any(shares_memory(leaf, x) for x in kept)]
+
+
+def pack_leaves(leaves: Leaves, device: str, answer: TensorFile) -> list[dict[str, Any]]:
+    """What a kernel gave, leaf by leaf; of what is no plain tensor its name."""
+    packed: list[dict[str, Any]] = []
+    for path, leaf in leaves.items():
+        problem = find_unusable(leaf, device)
+        if problem is not None:
+            packed.append({"path": path, "other": problem})
+        elif isinstance(leaf, torch.Tensor):
+            content = leaf.detach().contiguous().cpu()
+            flat = content.reshape(-1).view(torch.uint8) if content.numel() else content
+            at = answer.write(memoryview(flat.numpy().data)) if content.numel() else 0
+            dtype = str(leaf.dtype).removeprefix("torch.")
+            packed.append({"path": path, "dtype": dtype, "shape": list(leaf.shape), "at": at})
+        else:
+            packed.append({"path": path, "number": leaf})
+    return packed
+
+
+def find_unusable(leaf: Any, device: str) -> str | None:
+    """What keeps a leaf from being measured at all; numbers may stand for tensors without axes."""
+    if type(leaf) in NUMBERS:
+        return None
+    if not isinstance(leaf, torch.Tensor):
+        return type(leaf).__name__
+    if type(leaf) not in (torch.Tensor, torch.nn.Parameter):
+        return f"a {type(leaf).__name__}, a subclass of torch.Tensor"
+    if leaf.is_nested or leaf.layout is not torch.strided:
+        return f"a tensor of layout {'nested' if leaf.is_nested else str(leaf.layout).removeprefix('torch.')}"
+    return None if leaf.device.type in ("cpu", device) else f"a tensor on device {leaf.device.type}"
+
+
+def _run_source(source: str, path: str, folders: list[str]) -> ModuleType:
+    """The source as a module; what it imports may lie beside it, behind what is installed."""
+    sys.path += [folder for folder in folders if folder not in sys.path]
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)  # Triton reads it there
+    spec = spec_from_loader(MODULE, None, origin=path)
+    assert spec is not None
+    module = sys.modules[MODULE] = module_from_spec(spec)
+    module.__file__ = path
+    exec(compile(source, path, "exec"), module.__dict__)
+    return module
+
+
+def _set_up(device: str) -> None:
+    """One thread, and no half precision where float32 is asked for."""
+    torch.set_num_threads(1)
+    flags.set_precise()
+    if device == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+
+
+def _read_form(packed: Mapping[str, Any]) -> Form:
+    outs = tuple((path, dtype, tuple(shape)) for path, dtype, shape in packed["outs"])
+    wanted = None if packed["wanted"] is None else tuple(packed["wanted"])
+    return Form(**{**packed, "outs": outs, "mutates": tuple(packed["mutates"]), "wanted": wanted})
+
+
+def serve(channel: socket.socket, setting: Mapping[str, Any], in_force: list[str]) -> None:
+    """Answer until nobody asks any more."""
+    guest = Guest(setting)
+    send(channel, {"walls": in_force})
+    while True:
+        try:
+            message, descriptors = receive(channel)
+        except Gone:
+            return
+        files = [TensorFile(descriptor) for descriptor in descriptors]
+        reply = guest.load(message, files[0] if files else None) if "source" in message else None
+        if reply is None:
+            reply = guest.call(message, files[0], files[1])
+        for stream in (sys.stdout, sys.stderr):
+            _flush(stream)
+        send(channel, reply)
+        for file in files:
+            file.close()
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except Exception:  # noqa: BLE001  whatever a kernel has put in its place
+        return

@@ -1,0 +1,253 @@
+"""What a judge asks for → kernels' processes, forked from one that has torch loaded and has run nothing.
+
+Started as a program of its own, by its path: gonogo is not imported. For each guest there are three processes: the
+keeper, which stays outside, sees to memory and ends the rest; the first process inside, which takes away what a
+stranger must not have, and waits; and the guest, which runs the stranger's code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PACKAGE = "gonogo_guest"
+if __name__ == "__main__":  # siblings are found by a package of this folder alone
+    package = sys.modules[PACKAGE] = types.ModuleType(PACKAGE)
+    package.__path__ = [str(Path(__file__).parent)]
+    __package__ = PACKAGE
+
+from . import walls  # noqa: E402
+from .wire import Gone, receive, send  # noqa: E402
+
+POLL_S = 0.05
+"""How often a keeper looks at memory."""
+
+
+def main() -> None:
+    """Serve until the judge is gone; its socket is standard input."""
+    control = socket.socket(fileno=os.dup(0))
+    setting, _ = receive(control)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    sys.path[:] = [path for path in setting["path"] if path != str(Path(__file__).parent)]
+    sys.dont_write_bytecode = True
+    for name in setting["preload"]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    importlib.import_module(f"{PACKAGE}.serve")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    walls.control(walls.SET_PDEATHSIG, signal.SIGKILL)
+    send(control, {"ready": True})
+    clients: list[socket.socket] = []
+    while True:
+        ready, _, _ = select.select([control, *clients], [], [])
+        for channel in ready:
+            try:
+                message, files = receive(channel, 10.0)
+            except Gone:
+                if channel is control:
+                    return
+                clients.remove(channel)
+                channel.close()
+                continue
+            if channel is control:
+                clients.append(socket.socket(fileno=files[0]))
+            elif os.fork() == 0:
+                _leave(_keep, message, files, setting, [control, *clients])
+            else:
+                for file in files:
+                    os.close(file)
+
+
+def _leave(run: Any, *args: Any) -> None:
+    """Run it and end this process, whatever it does."""
+    code = 1
+    try:
+        code = run(*args) or 0
+    except BaseException as error:  # noqa: BLE001  nothing of this copy may go on as the stem
+        os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
+    finally:
+        os._exit(code)
+
+
+def _keep(message: dict[str, Any], files: list[int], setting: dict[str, Any], others: list[socket.socket]) -> None:
+    """The keeper: start the guest, and end it when it must, or when nobody waits for it any more."""
+    for other in others:
+        other.close()
+    channel, lifeline, printed = files
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    walls.control(walls.SET_SUBREAPER, 1)
+    told, tell = os.pipe()
+    scratch = setting["scratch"]
+    in_force = walls.enter_namespaces()
+    first = os.fork()
+    if first == 0:
+        os.close(told)
+        os.close(lifeline)
+        _leave(_begin, channel, printed, tell, scratch, message, in_force)
+    os.close(channel)
+    os.close(tell)
+    line = socket.socket(fileno=lifeline)
+    _, why = _watch(first, line, int(message["memory_bytes"]))
+    status = b"".join(iter(lambda: os.read(told, 4096), b"")).decode(errors="replace")
+    with contextlib.suppress(OSError):
+        send(line, {"ended": why or "", "status": status[:200]})
+
+
+def _watch(first: int, line: socket.socket, memory_bytes: int) -> tuple[int, str | None]:
+    """Wait for the first process inside; its status, and why it was killed, where it was."""
+    why = None
+    handle = os.pidfd_open(first)
+    while True:
+        ready, _, _ = select.select([handle, line.fileno()], [], [], POLL_S)
+        if handle in ready:
+            break
+        if line.fileno() in ready:
+            why = "closed"
+            break
+        family = list_family(first)
+        if len(family) > walls.MOST_PROCESSES:
+            why = f"processes {len(family)}"
+            break
+        # A page that two processes share counts twice in what is quick to read: then it is counted exactly.
+        resident = sum(map(_read_resident, family))
+        if resident > memory_bytes and (resident := sum(map(_read_share, family))) > memory_bytes:
+            why = f"memory {resident}"
+            break
+    _end_family(first)
+    _, status = os.waitpid(first, 0)
+    return status, why
+
+
+def list_family(first: int) -> list[int]:
+    """A process and all that it has started, as far as they are its descendants still."""
+    family, new = [first], [first]
+    while new:
+        new = [child for parent in new for child in _list_children(parent)]
+        family += new
+    return family
+
+
+def _list_children(process: int) -> list[int]:
+    """Of all of its threads; none once it is gone."""
+    children: list[int] = []
+    with contextlib.suppress(OSError, ValueError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            children += map(int, (thread / "children").read_text().split())
+    return children
+
+
+def _read_resident(process: int) -> int:
+    """Resident bytes of a process; 0 once it is gone."""
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _read_share(process: int) -> int:
+    """The same, with pages that others share in parts; as it is where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    except (OSError, IndexError, ValueError, StopIteration):
+        return _read_resident(process)
+
+
+def _end_family(first: int) -> None:
+    """Kill them all: the first takes its namespace with it; without one they are looked for until there is none."""
+    with contextlib.suppress(OSError):
+        os.kill(first, signal.SIGKILL)
+    for _ in range(100):
+        family = [process for process in list_family(os.getpid()) if process != os.getpid()]
+        alive = [process for process in family if not _is_dead(process)]
+        if not alive:
+            return
+        for process in alive:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        for process in family:
+            if process != first:
+                with contextlib.suppress(OSError):
+                    os.waitpid(process, os.WNOHANG)
+
+
+def _is_dead(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (OSError, IndexError):
+        return True
+
+
+def _begin(
+    channel: int, printed: int, tell: int, scratch: str, message: dict[str, Any], in_force: list[str]
+) -> None:
+    """The first process inside: take rights away, start the guest, wait for it and for all that it leaves."""
+    own_processes = "own processes" in in_force
+    with _own_folder(scratch, walls.close_files(scratch, message["hide"], own_processes=own_processes)) as (
+        folder, files_closed,
+    ):  # fmt: skip
+        in_force = [*in_force, *files_closed, *walls.limit_resources(own_processes=own_processes)]
+        in_force += walls.drop_rights()
+        in_force += walls.lock_land(folder)
+        os.chdir(folder)
+        walls.control(walls.SET_DUMPABLE, 0)
+        walls.control(walls.SET_PDEATHSIG, signal.SIGKILL)
+        guest = os.fork()
+        if guest == 0:
+            os.close(tell)
+            _leave(_become_guest, channel, printed, folder, message, in_force)
+        os.close(channel)
+        while True:
+            ended, status = os.wait()
+            if ended == guest:
+                break
+    code = os.waitstatus_to_exitcode(status)
+    os.write(tell, str(code).encode())
+
+
+@contextlib.contextmanager
+def _own_folder(scratch: str, files_closed: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """The scratch folder, which is in memory of this namespace; where there is none a folder that is removed."""
+    if files_closed:
+        yield scratch, files_closed
+        return
+    folder = tempfile.mkdtemp(dir=Path(scratch).parent)
+    try:
+        yield folder, []
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _become_guest(channel: int, printed: int, folder: str, message: dict[str, Any], in_force: list[str]) -> None:
+    for descriptor in (1, 2):
+        os.dup2(printed, descriptor)
+    os.closerange(3, channel)
+    os.closerange(channel + 1, walls.MOST_FILES)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    walls.control(walls.SET_PDEATHSIG, signal.SIGKILL)
+    walls.control(walls.SET_DUMPABLE, 1)  # its keeper may look into it; nobody may look into what started it
+    os.environ.update(
+        HOME=folder, TMPDIR=folder, TRITON_CACHE_DIR=f"{folder}/triton", XDG_CACHE_HOME=f"{folder}/cache",
+        TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor", CUDA_CACHE_PATH=f"{folder}/cuda",
+    )  # fmt: skip
+    tempfile.tempdir = None
+    from .serve import serve
+
+    serve(socket.socket(fileno=channel), message, in_force)
+
+
+if __name__ == "__main__":
+    main()
