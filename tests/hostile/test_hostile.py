@@ -8,7 +8,7 @@ import pytest
 from files import FILES, File
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.hostile
 
 from gonogo.guest.stem import list_family  # noqa: E402
 from gonogo.runners.pool import Allowance  # noqa: E402
