@@ -27,7 +27,8 @@ KEPT = (
 """Of the environment, what finds compilers, libraries and devices, and what changes numerics."""
 _stems: dict[tuple[Any, ...], Stem] = {}
 EMPTY_S = 10.0
-PRELOADED = ("torch", "numpy", "ml_dtypes", "triton", "triton.language")
+PRELOADED = ("torch", "numpy", "ml_dtypes")
+"""Triton is left to the files that import it: half a second that most have no use for."""
 
 
 def find_stem() -> Stem:
