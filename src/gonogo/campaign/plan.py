@@ -17,6 +17,7 @@ from gonogo.cases import (
     INTERPRETER,
     NON_FINITE,
     ON_GPU,
+    SEEDS,
     STRATEGIES,
     Design,
     Planned,
@@ -29,8 +30,6 @@ from gonogo.execution.bench import Job
 from gonogo.execution.execute import order_kernels
 from gonogo.ops import DTYPES, Kernel, Op, add_folder, find_ops, get_op
 
-SEEDS = 2**63 // CASES_PER_SEED
-"""A case's seed is kept in 63 bits."""
 ENDED_A_WORKER = ("crashed", "timed-out", "out-of-memory")
 """Outcomes of kernels that are not to be run again for a comparison."""
 

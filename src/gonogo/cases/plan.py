@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from gonogo.cases._case import DRAWN, EVERYWHERE, Case
-from gonogo.cases.shapes import STRATEGIES, Axes, Picker, SizeLimit, classify
+from gonogo.cases.shapes import STRATEGIES, Axes, Picker, SizeLimit, classify, pick
 from gonogo.cases.values import DISTRIBUTIONS, EXACT, LONGEST_REPETITIVE, ON_PROMISE
 from gonogo.errors import InputError
 from gonogo.ops import Op
@@ -23,6 +23,12 @@ DESIGN = 3
 """Raised whenever a seed gives other cases than it did, so that no run is completed with cases of another kind."""
 CASES_PER_SEED = 10**6
 """What keeps the cases of two seeds apart."""
+SEEDS = 2**64
+"""What a seed is below: more than anybody can prepare for."""
+SEED_BITS = 62
+"""Of a case's seed that is drawn: far from those of small seeds, and what 63 bits hold."""
+DRAWN_SEED_BITS = 31
+"""Of one that a user's generator is given: what every library's takes."""
 DRAWS = 4
 """Draws to choose a case from: more of them cover little more and cost as much time as small cases do."""
 LONG_EVERY, LONG_AT, ALIKE_AT = 6, 5, 3
@@ -80,10 +86,16 @@ def plan_cases(
 ) -> list[Planned]:
     """The first cases of a seed, each with the strategy of its leading axis."""
     if op.draw is not None:
-        seeds = [seed * CASES_PER_SEED + number for number in range(1 if op.is_given else count)]
+        seeds = [seed_case(seed, number, DRAWN_SEED_BITS) for number in range(1 if op.is_given else count)]
         return [(Case(op.name, dtype, (), EVERYWHERE[0], DRAWN, own), DRAWN) for own in seeds]
     design = open_design(op, dtype, seed, distributions=distributions, strategies=strategies, limit=limit)
     return [design.get(number) for number in range(count)]
+
+
+def seed_case(seed: int, number: int, bits: int = SEED_BITS) -> int:
+    """The seed of a seed's case of a number: one after the other, or, where 63 bits do not hold that, drawn."""
+    after = seed * CASES_PER_SEED + number
+    return after if after < 2**63 else pick(f"{seed}/{number}", 2**bits)
 
 
 def open_design(
@@ -174,7 +186,7 @@ class Design:
     def _settle(self, picker: Picker, number: int, sizes: dict[str, int], layout: str) -> Case:
         return Case(
             self.op.name, self.dtype, tuple(sizes.values()), layout, self._draw_distribution(picker, sizes),
-            self.seed * CASES_PER_SEED + number,
+            seed_case(self.seed, number),
         )  # fmt: skip
 
     def _choose_listed(self, picker: Picker, number: int) -> tuple[str, int | None]:

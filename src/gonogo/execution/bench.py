@@ -39,6 +39,8 @@ class Job:
     """Whether to read no more than a verdict needs: no ErrorStats, policies or other kernels to compare with."""
     settled: float = -math.inf
     """A bound reading up to this is go without a deterministic one beside it."""
+    stats: bool = False
+    """Whether ErrorStats are wanted all the same, of an op with one output."""
 
 
 @dataclass

@@ -26,7 +26,7 @@ from gonogo.execution.execute import make_records
 from gonogo.runners.environment import read_switches
 from gonogo.runners.printed import Transcript
 from gonogo.runners.stem import PACKAGE, find_stem
-from gonogo.runners.worker import GuestSetting, work
+from gonogo.runners.worker import GuestSetting, Stranger, work
 from gonogo.schema import Outcome, Record
 
 POLL_S = 0.05
@@ -34,6 +34,7 @@ POLL_S = 0.05
 READ_AHEAD = 1024
 """Jobs looked at to find one that suits a worker."""
 SAFE_PATH = "PYTHONSAFEPATH"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 GRACE_S = 90.0
 """What a judge may take beyond the time of its guest: to start it, load it, and to end it."""
 START_UP_S = 120.0
@@ -92,10 +93,12 @@ class JobQueue:
 class Worker:
     """A process and what it is doing."""
 
-    def __init__(self, context: Any, gpu_memory_share: float, guest_setting: GuestSetting | None) -> None:
+    def __init__(
+        self, context: Any, gpu_memory_share: float, switches: dict[str, str], guest_setting: GuestSetting | None
+    ) -> None:
         self.pipe, theirs = context.Pipe()
         self.transcript = Transcript()
-        arguments = (theirs, gpu_memory_share, read_switches(), self.transcript.path, guest_setting)
+        arguments = (theirs, gpu_memory_share, read_switches() | switches, self.transcript.path, guest_setting)
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
@@ -132,11 +135,18 @@ class Pool:
     """A fixed number of workers, kept alive; one that ends is replaced."""
 
     def __init__(
-        self, workers: int, allowance: Allowance, *, guests_of: tuple[str, ...] | None = None, device: str = "cpu"
+        self,
+        workers: int,
+        allowance: Allowance,
+        *,
+        guests_of: tuple[str, ...] | None = None,
+        device: str = "cpu",
+        gpu: str | None = None,
     ) -> None:
         self.allowance = allowance
         self._hidden, self._device = guests_of, device
-        self._stem = None if guests_of is None else find_stem()
+        self._switches = {} if gpu is None else {VISIBLE: gpu}
+        self._stem = None if guests_of is None else find_stem(self._switches)
         self.gpu_memory_share = 0.9 / workers
         self._failed_starts = 0
         self._context = multiprocessing.get_context("forkserver")
@@ -146,16 +156,33 @@ class Pool:
 
     def _make_worker(self) -> Worker:
         if self._stem is None:
-            return Worker(self._context, self.gpu_memory_share, None)
+            return Worker(self._context, self.gpu_memory_share, self._switches, None)
         client = self._stem.open_client()
-        setting = GuestSetting(
-            client, self._device, self.allowance.timeout_s, self.allowance.memory_bytes,
-            (PACKAGE, *(self._hidden or ())),
-        )  # fmt: skip
+        setting = GuestSetting(client, self._device, self._describe_stranger())
         try:
-            return Worker(self._context, self.gpu_memory_share, setting)
+            return Worker(self._context, self.gpu_memory_share, self._switches, setting)
         finally:
             client.close()  # the worker has it
+
+    def _describe_stranger(self) -> Stranger:
+        allowed = self.allowance
+        return Stranger(allowed.timeout_s, allowed.memory_bytes, (PACKAGE, *(self._hidden or ())))
+
+    def change_stranger(self, allowance: Allowance, hidden: tuple[str, ...]) -> None:
+        """End the guests of one stranger, before the kernel of another comes; back when they are gone."""
+        self.allowance, self._hidden = allowance, hidden
+        for worker in self._workers:
+            worker.ready, worker.since = False, time.monotonic()
+            with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: _poll sees to it
+                worker.pipe.send(self._describe_stranger())
+        while not all(worker.ready for worker in self._workers):
+            list(self._poll())
+
+    def restart(self) -> None:
+        """End what workers are at, of which nobody waits for the end."""
+        for position, worker in enumerate(self._workers):
+            worker.kill()
+            self._workers[position] = self._make_worker()
 
     def run(self, jobs: Iterator[Job]) -> Iterator[list[Record]]:
         """All records of each case, as cases complete."""

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +28,21 @@ KEPT = (
 )  # fmt: skip
 """Of the environment, what finds compilers, libraries and devices, and what changes numerics."""
 _stems: dict[tuple[Any, ...], Stem] = {}
+_lock = threading.Lock()
 EMPTY_S = 10.0
 PRELOADED = ("torch", "numpy", "ml_dtypes")
 """Triton is left to the files that import it: half a second that most have no use for."""
 
 
-def find_stem() -> Stem:
+def find_stem(switches: Mapping[str, str] = {}) -> Stem:
     """The stem of this process and its environment, which is started when first asked for, and ends with it."""
-    environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environment = {name: os.environ[name] for name in KEPT if name in os.environ} | dict(switches)
     key = os.getpid(), *sorted(environment.items())
-    if key not in _stems or not _stems[key].is_alive:
-        _stems[key] = Stem(environment)
-        atexit.register(_stems[key].close)
-    return _stems[key]
+    with _lock:
+        if key not in _stems or not _stems[key].is_alive:
+            _stems[key] = Stem(environment)
+            atexit.register(_stems[key].close)
+        return _stems[key]
 
 
 class Stem:
@@ -52,7 +56,7 @@ class Stem:
         environment = environment | {"OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-s", "-B", str(PROGRAM)], stdin=theirs.fileno(), env=environment,
-            cwd=self._folder,            stdout=subprocess.DEVNULL, start_new_session=True,
+            cwd=self._folder, stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         theirs.close()
         here = str(Path.cwd())
@@ -67,7 +71,8 @@ class Stem:
     def open_client(self) -> socket.socket:
         """A way for one worker to ask for guests."""
         ours, theirs = socket.socketpair()
-        wire.send(self._control, {"client": True}, [theirs.fileno()])
+        with _lock:
+            wire.send(self._control, {"client": True}, [theirs.fileno()])
         theirs.close()
         return ours
 

@@ -21,18 +21,26 @@ from gonogo.schema import Outcome
 
 
 @dataclass(frozen=True)
+class Stranger:
+    """What the next kernel may use, and must not see; sent to a worker, it ends the guests of the one before."""
+
+    timeout_s: float
+    memory_bytes: float
+    hidden: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class GuestSetting:
     """What a worker needs to have strangers' kernels run elsewhere."""
 
     stem: socket.socket
     device: str
-    timeout_s: float
-    memory_bytes: float
-    hidden: tuple[str, ...]
+    first: Stranger
 
     def open(self, printed: int) -> Guests:
         """Guests whose standard output is a file of the worker's."""
-        return Guests(self.stem, self.device, self.timeout_s, self.memory_bytes, printed, self.hidden, {})
+        first = self.first
+        return Guests(self.stem, self.device, first.timeout_s, first.memory_bytes, printed, first.hidden, {})
 
 
 def work(
@@ -52,7 +60,14 @@ def work(
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         pipe.send(("ready", None))
         while True:
-            _serve(pipe, pipe.recv(), printed, guests)
+            message = pipe.recv()
+            if isinstance(message, Stranger) and guests is not None:
+                guests.close()
+                guests.timeout_s, guests.memory_bytes = message.timeout_s, message.memory_bytes
+                guests.hidden = message.hidden
+                pipe.send(("ready", None))
+            else:
+                _serve(pipe, message, printed, guests)
 
 
 def _serve(pipe: Connection, job: Job, printed: Printed, guests: Guests | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from gonogo.user.arguments import check_draw
 from gonogo.user.kernel_file import KernelFile
 from gonogo.user.kernels import find_control, make_candidate
 from gonogo.user.own_op import choose_contract
-from gonogo.user.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_size_limit
+from gonogo.user.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_depth, choose_size_limit
 from gonogo.user.recording import open_record
 from gonogo.verdict.diagnosis import explain_failure
 from gonogo.verdict.referee import Referee, Suspects, judge_candidate
@@ -88,13 +88,15 @@ def check_file(
     only: str | None = None,
     record: str | Path | None = None,
     report: Callable[[Progress], None] | None = None,
+    pool: Pool | None = None,
 ) -> FileVerification:
     """Run a kernel file on `cases` cases per dtype, isolated, and judge each by a lock file, or the shipped limits.
 
     `suspects` are run again on fresh seeds or fail, as in gonogo.verify. `only` is the id of a single case, to
     replay it. `record` is a run directory to add the records to, with those of the op's torch control on the same
-    cases.
+    cases. `pool` has workers that stay: by default they are made for this kernel, and end with it.
     """
+    from gonogo.campaign import Allowance
     from gonogo.runners.device import find_device, keep_switches
 
     known, where = find_op(op), find_device(device)
@@ -106,7 +108,8 @@ def check_file(
     with contextlib.ExitStack() as stack:
         stack.enter_context(keep_switches(where))  # first, for they are recorded
         recorder = None if record is None else open_record(record, where, isolated=True)
-        runner = stack.enter_context(_open_runner(known, where, allowance))
+        depth = choose_depth(chosen, recorded=record is not None)
+        runner = stack.enter_context(_open_runner(known, where, allowance or Allowance(), pool, depth))
         planned = target or choice.plan(choose_size_limit(choice, where, runner, candidate))
         check_draw(known, planned[0][0].seed, planned[0][0].dtype)
         control = [] if record is None or known.is_nest else [find_control(known)]
@@ -173,8 +176,9 @@ class Isolated:
 
     op: Op
     device: str
-    make_pool: Callable[[], Pool]
     pool: Pool
+    depth: Mapping[str, Any]
+    """How much of an output is read."""
 
     def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Record]]:
         """Records of each case, kernel by kernel."""
@@ -200,8 +204,7 @@ class Isolated:
             if report is not None:
                 report(Progress(len(done), len(planned) * len(kernels), dict(outcomes)))
             if outcomes["timed-out"] >= MAX_TIMEOUTS:
-                self.pool.close()  # its workers are at cases that nobody waits for
-                self.pool = self.make_pool()
+                self.pool.restart()  # its workers are at cases that nobody waits for
                 break
         return sorted(done, key=lambda record: record.number)
 
@@ -211,7 +214,7 @@ class Isolated:
         for number, (case, strategy) in enumerate(planned):
             check_room(case, self.op, self.device, allowed=self.pool.allowance.memory_bytes)
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
-            yield Job(number, case, strategy, self.op, usable, self.device, worst=worst)
+            yield Job(number, case, strategy, self.op, usable, self.device, worst=worst, stats=True, **self.depth)
 
     def _check_set_up(self, records: Sequence[Record]) -> None:
         """A worker that dies over the reference is no fault of the kernel."""
@@ -226,18 +229,28 @@ class Isolated:
 
 
 @contextlib.contextmanager
-def _open_runner(op: Op, device: str, allowance: Allowance | None) -> Iterator[Isolated]:
-    """Workers, which are gone afterwards."""
-    from gonogo.runners.pool import Allowance, Pool
+def _open_runner(
+    op: Op, device: str, allowance: Allowance, pool: Pool | None, depth: Mapping[str, Any]
+) -> Iterator[Isolated]:
+    """Workers, whose guests are gone afterwards; so are they, if they were not given."""
+    from gonogo.runners.pool import Pool
 
-    def make_pool() -> Pool:
-        return Pool(_count_workers(device), allowance or Allowance(), guests_of=_list_hidden(op), device=device)
-
-    runner = Isolated(op, device, make_pool, make_pool())
+    hidden = _list_hidden(op)
+    if pool is not None:
+        pool.change_stranger(allowance, hidden)
+        try:
+            yield Isolated(op, device, pool, depth)
+        except BaseException:
+            pool.restart()  # they may be at work still
+            raise
+        finally:
+            pool.change_stranger(allowance, ())
+        return
+    own = Pool(_count_workers(device), allowance, guests_of=hidden, device=device)
     try:
-        yield runner
+        yield Isolated(op, device, own, depth)
     finally:
-        runner.pool.close()
+        own.close()
 
 
 def _list_hidden(op: Op) -> tuple[str, ...]:

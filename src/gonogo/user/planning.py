@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import (
     CASES_PER_SEED,
@@ -12,6 +13,7 @@ from gonogo.cases import (
     INTERPRETER,
     ON_CPU,
     ON_GPU,
+    SEEDS,
     USUAL,
     Planned,
     SizeLimit,
@@ -21,6 +23,8 @@ from gonogo.cases import (
     plan_cases,
 )
 from gonogo.errors import InputError
+from gonogo.limits import DTYPE_FREE
+from gonogo.limits.shipped import FoundLimit
 from gonogo.ops import DTYPES, Kernel, Op
 from gonogo.verdict.referee import Runner
 from gonogo.words import find_dtypes, find_words
@@ -29,8 +33,6 @@ if TYPE_CHECKING:
     import torch
 
 DEFAULT_CASES = 24
-SEEDS = 2**63 // CASES_PER_SEED
-"""A case's seed is kept in 63 bits."""
 FAR_NEEDS = 24 * 2**30
 """Bytes of a GPU that must be free for rows that are far apart: 2^32 elements of two bytes, and as much again."""
 
@@ -70,6 +72,14 @@ class Choice:
             for dtype in dtypes
             for planned in plan_cases(self.op, dtype, self.cases, self.seed, distributions=words, limit=limit)
         ]
+
+
+def choose_depth(limit: FoundLimit | None, *, recorded: bool) -> dict[str, Any]:
+    """How much a job reads: no more than the verdict needs, unless it is for a record."""
+    # Gauges but these two need no scale, and are not among the bounds.
+    bounds_only = not recorded and (limit is None or limit.gauge in DTYPE_FREE)
+    settled = limit.value if bounds_only and limit is not None and limit.gauge == "bound" else -math.inf
+    return {"bounds_only": bounds_only, "settled": settled}
 
 
 def choose_size_limit(choice: Choice, device: str, runner: Runner, candidate: Kernel) -> SizeLimit:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import USUAL, Planned, parse_case
 from gonogo.errors import NoGo
-from gonogo.limits import DTYPE_FREE, Limit
-from gonogo.limits.shipped import FoundLimit, choose_limit
+from gonogo.limits import Limit
+from gonogo.limits.shipped import choose_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
 from gonogo.runners.in_process import InProcess
 from gonogo.schema import Contract, Record
 from gonogo.user.arguments import check_arguments
 from gonogo.user.calibration import check_controls, pool_controls
 from gonogo.user.kernels import find_recorded_control, make_candidate, make_controls, name_function
-from gonogo.user.planning import DEFAULT_CASES, choose_size_limit, tell_unrun
+from gonogo.user.planning import DEFAULT_CASES, choose_depth, choose_size_limit, tell_unrun
 from gonogo.user.recording import open_record
 from gonogo.user.request import Request, tell_replay
 from gonogo.verdict.diagnosis import explain_failure
@@ -93,7 +93,7 @@ def answer(request: Request) -> tuple[Verification, BaseException | None]:
         limit = choose_limit(op, contract, lock=request.lock, limit=request.limit)
     candidate = make_candidate(op, AtHand(request.kernel), contract)
     controls = make_controls(op, request.used_controls, contract)
-    runner = _open_runner(op, where, limit, recorded=request.record is not None)
+    runner = InProcess(op, where, **choose_depth(limit, recorded=request.record is not None))
     size_limit = choose_size_limit(request.choice, where, runner, candidate)
     planned = request.choice.plan(size_limit)
     target = [(parse_case(request.only, op), "replay")] if request.only else planned
@@ -121,14 +121,6 @@ def answer(request: Request) -> tuple[Verification, BaseException | None]:
 def _describe_setting(request: Request, where: str, verification: Verification) -> Setting:
     seed = None if request.only else request.seed
     return describe_setting(request.device, where, seed, [case.record for case in verification.verdicts])
-
-
-def _open_runner(op: Op, where: str, limit: FoundLimit | None, *, recorded: bool) -> InProcess:
-    """A runner that reads no more than the verdict needs, unless it is for a record."""
-    # Gauges but these two need no scale, and are not among the bounds.
-    bounds_only = not recorded and (limit is None or limit.gauge in DTYPE_FREE)
-    settled = limit.value if bounds_only and limit is not None and limit.gauge == "bound" else -math.inf
-    return InProcess(op, where, bounds_only=bounds_only, settled=settled)
 
 
 def _run_kernels(

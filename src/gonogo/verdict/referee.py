@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from gonogo.cases import Case, Planned, parse_case, pick
+from gonogo.cases import DRAWN_SEED_BITS, SEED_BITS, Case, Planned, parse_case, pick
 from gonogo.errors import NothingJudged, UnknownWord
 from gonogo.limits.shipped import FoundLimit
 from gonogo.ops import Kernel, Op
@@ -30,10 +30,6 @@ FRESH_SEEDS = 3
 """On which a case is run again: a correct kernel's rare reading does not come back on any of them."""
 MOST_SUSPECTS = 4
 """Suspect cases that are run again, the worst first: one that repeats is enough."""
-SEED_BITS = 62
-"""Of a fresh seed: far from those of any plan, and what 63 bits hold."""
-DRAWN_SEED_BITS = 31
-"""Of one that a user's generator is given: what every library's takes."""
 
 Suspects = Literal["rerun", "fail"]
 SUSPECTS: tuple[Suspects, ...] = ("rerun", "fail")

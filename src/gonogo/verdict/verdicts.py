@@ -52,12 +52,13 @@ class CaseVerdict:
         """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf".
 
         `error` is the message and traceback of a kernel that raised, `printed` the last of what it printed where it
-        ran isolated; else both are null.
+        ran isolated; `stats` are its ErrorStats, where they were taken; else all are null.
         """
         facts = {
             name: getattr(self.record, name) for name in ("dtype", "distribution", "layout", "error", "printed")
         }
-        return {"case": self.case, "sizes": dict(self.sizes)} | facts | self.verdict.to_dict()
+        stats = None if self.record.stats is None else self.record.stats.to_dict()
+        return {"case": self.case, "sizes": dict(self.sizes)} | facts | {"stats": stats} | self.verdict.to_dict()
 
 
 @dataclass(frozen=True)
