@@ -8,6 +8,7 @@ from gonogo._version import __version__
 
 if typing.TYPE_CHECKING:
     from gonogo import errors, formats
+    from gonogo.client import Client
     from gonogo.errors import NoGo
     from gonogo.formats import Format
     from gonogo.instrument.gauges import Gauge, gauge
@@ -23,6 +24,7 @@ if typing.TYPE_CHECKING:
 
 __all__ = [
     "Arg",
+    "Client",
     "Contract",
     "ErrorStats",
     "Format",
@@ -46,6 +48,7 @@ __all__ = [
 
 _HOMES = {
     "Arg": "user.own_op",
+    "Client": "client",
     "Contract": "schema",
     "ErrorStats": "schema",
     "Format": "formats",

@@ -21,6 +21,7 @@ from gonogo.cli.evaluate import evaluate
 from gonogo.cli.ops import ops
 from gonogo.cli.reproduce import reproduce
 from gonogo.cli.run import run
+from gonogo.cli.serve import serve
 from gonogo.cli.show import show
 from gonogo.errors import GonogoError
 
@@ -62,7 +63,7 @@ def cli() -> None:
     """
 
 
-for command in (audit, calibrate, check, demo, evaluate, ops, reproduce, run, show):
+for command in (audit, calibrate, check, demo, evaluate, ops, reproduce, run, serve, show):
     cli.add_command(command)
 
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -237,7 +236,7 @@ class Guests:
             packed = None if state is None else {path: pack_tensor(x, state_file) for path, x in state.items()}
             message = {
                 "source": source.text, "path": source.path, "name": source.name, "state": packed,
-                "folders": [str(Path(source.path).parent), str(Path.cwd())],
+                "folders": source.folders,
             }  # fmt: skip
             reply = guest.ask(message, (state_file,), self.timeout_s)
             _check_loaded(reply, source)

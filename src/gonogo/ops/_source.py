@@ -83,6 +83,8 @@ class InText:
     path: str
     name: str
     text: str
+    folders: tuple[str, ...] = ()
+    """Where it may import from, besides what is installed."""
 
     def load(self) -> Function:
         """Never: a stranger's code does not run here."""

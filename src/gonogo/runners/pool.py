@@ -57,6 +57,10 @@ class Allowance:
             raise InputError(f"{self.memory_bytes / 2**30:g} GiB of memory for a worker: it must be above 0")
 
 
+class PoolInterrupted(Exception):
+    """Somebody does not want the rest any more."""
+
+
 class JobQueue:
     """Jobs, handed out so that a worker meets kernels it has loaded: loading one costs more than running it.
 
@@ -149,6 +153,8 @@ class Pool:
         self._stem = None if guests_of is None else find_stem(self._switches)
         self.gpu_memory_share = 0.9 / workers
         self._failed_starts = 0
+        self.interrupted = threading.Event()
+        """Set from another thread, it ends what runs by PoolInterrupted, within a moment."""
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["torch", "gonogo.runners.worker"])
         _start_fork_server()
@@ -211,6 +217,8 @@ class Pool:
 
     def _poll(self) -> Iterator[tuple[int, list[Record], Job | None]]:
         """(number of a case, its records, what is left to run of it)."""
+        if self.interrupted.is_set():
+            raise PoolInterrupted
         by_pipe = {worker.pipe: worker for worker in self._workers}
         for pipe in wait(list(by_pipe), timeout=POLL_S):
             assert isinstance(pipe, Connection)
@@ -254,21 +262,27 @@ class Pool:
             if idle_s > allowed_s + (0 if self._stem is None or worker.kernel is None else GRACE_S):
                 return "timed-out", f"no answer in {allowed_s:g} s"
         resident = worker.resident_bytes
-        if worker.ready and resident > self.allowance.memory_bytes:
+        if worker.ready and resident > self._worker_bytes:
             return "out-of-memory", self._compare_memory(resident)
         return None
 
     def _check_own_size(self, worker: Worker) -> None:
         """Refuse a limit that no worker can keep, even before it runs anything."""
         resident = worker.resident_bytes
-        if resident > self.allowance.memory_bytes:
+        if resident > self._worker_bytes:
             raise CampaignFailed(
                 f"a worker does not fit: {self._compare_memory(resident)} before it has run a kernel. "
                 "Allow more by --memory-gb"
             )
 
     def _compare_memory(self, resident: int) -> str:
-        return f"{resident / 2**30:.3g} GiB resident, {self.allowance.memory_bytes / 2**30:.3g} allowed"
+        return f"{resident / 2**30:.3g} GiB resident, {self._worker_bytes / 2**30:.3g} allowed"
+
+    @property
+    def _worker_bytes(self) -> float:
+        """What a worker may use; one that judges a guest has its reference to compute, whatever the guest may."""
+        allowed = self.allowance.memory_bytes
+        return allowed if self._stem is None else max(allowed, Allowance().memory_bytes)
 
     def _replace(
         self, worker: Worker, outcome: str, detail: str | None

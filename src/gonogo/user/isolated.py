@@ -103,7 +103,7 @@ def check_file(
     keeps = find_contract(contract or choose_contract(known))
     chosen = choose_limit(known, keeps, lock=lock)
     choice = Choice(known, dtypes, cases, seed, distributions)
-    candidate = make_candidate(known, InText(str(kernel.path), kernel.function, kernel.text), keeps)
+    candidate = make_candidate(known, InText(str(kernel.path), kernel.function, kernel.text, kernel.folders), keeps)
     target: list[Planned] = [(parse_case(only, known), "replay")] if only else []
     with contextlib.ExitStack() as stack:
         stack.enter_context(keep_switches(where))  # first, for they are recorded
@@ -243,8 +243,7 @@ def _open_runner(
         except BaseException:
             pool.restart()  # they may be at work still
             raise
-        finally:
-            pool.change_stranger(allowance, ())
+        pool.change_stranger(allowance, ())
         return
     own = Pool(_count_workers(device), allowance, guests_of=hidden, device=device)
     try:

@@ -21,6 +21,8 @@ class KernelFile:
     function: str
     text: str
     """Read once: this is what runs."""
+    folders: tuple[str, ...] = ()
+    """Where it may import from, besides what is installed."""
 
 
 def find_kernel(target: str, op: str) -> KernelFile:
@@ -31,19 +33,25 @@ def find_kernel(target: str, op: str) -> KernelFile:
         raise InputError(f"{target!r} names no {missing}; write FILE, or FILE:FUNC")
     try:
         text = _decode(path.read_bytes())
-        tree = ast.parse(text)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
+        raise InputError(f"{path} is no Python: {error.args[0]}") from None
+    return find_in_text(text, path.resolve(), function, op, folders=(str(path.resolve().parent), str(Path.cwd())))
+
+
+def find_in_text(text: str, path: Path, function: str | None, op: str, folders: tuple[str, ...] = ()) -> KernelFile:
+    """The function of a source; by default the only public one, or the one named like the op."""
+    try:
+        tree = ast.parse(text)
+        if function:
+            _check_function(tree, path, function)
+        return KernelFile(path, function or _choose_function(tree, path, op), text, folders)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise InputError(f"{path}{where} is no Python: {error.args[0]}") from None
-    if function:
-        _check_function(tree, path, function)
-    else:
-        function = _choose_function(tree, path, op)
-    return KernelFile(path.resolve(), function, text)
+        raise InputError(f"{path}{where} is no Python: {next(iter(error.args), 'nested too deeply')}") from None
 
 
 def _decode(source: bytes) -> str:

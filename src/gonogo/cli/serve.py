@@ -1,0 +1,189 @@
+"""gonogo serve: kernels over HTTP → verdicts, all day."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gonogo.cli._output import echo
+from gonogo.cli._parse import need_backend, show_examples, words_option
+from gonogo.client import TOKEN
+from gonogo.errors import BackendMissing, InputError
+from gonogo.user.op_file import find_op_file
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+PORT = 8420
+
+
+@click.command(
+    short_help="Judge kernels over HTTP, isolated.",
+    epilog=show_examples(
+        "gonogo serve --socket gonogo.sock",
+        "GONOGO_TOKEN=$(cat token) gonogo serve --port 8420 --workers 4",
+    ),
+)
+@click.option("--socket", "socket_path", type=click.Path(path_type=Path), help="Listen on this Unix socket.")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"Listen on this port; {PORT} by default, 0 for any.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Judges at a time; by default one per core, or GPU.")
+@words_option(
+    "--device", "--devices", "devices", metavar="DEVICE",
+    help="auto, cpu, cuda, or GPUs by number: cuda:0,cuda:1. Repeated, or with commas.",
+)  # fmt: skip
+@click.option("--lock", type=click.Path(path_type=Path), help="Judge by this lock file instead of the package's.")
+@click.option(
+    "--op-file", "op_files", multiple=True, metavar="OPFILE[:NAME]",
+    help="An op of your own that kernels may name, too. The file is run. Repeated.",
+)  # fmt: skip
+@click.option(
+    "--state", type=click.Path(path_type=Path), help="Where submissions are kept; in ~/.local/state by default."
+)
+@click.option("--queue", "most_waiting", default=1000, show_default=True, help="Submissions that may wait.")
+@click.option("--keep", "most_kept", default=100_000, show_default=True, help="Submissions whose verdict is kept.")
+@click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds per case, at most.")
+@click.option("--memory-gb", default=8.0, show_default=True, help="Memory of a kernel's processes, at most.")
+@click.option("--submission-timeout", "submission_s", default=900.0, show_default=True, help="Seconds in all.")
+@click.option("--verbose", is_flag=True, help="Log every request.")
+def serve(
+    socket_path: Path | None,
+    port: int | None,
+    host: str,
+    workers: int | None,
+    devices: tuple[str, ...],
+    lock: Path | None,
+    op_files: tuple[str, ...],
+    state: Path | None,
+    most_waiting: int,
+    most_kept: int,
+    timeout_s: float,
+    memory_gb: float,
+    submission_s: float,
+    verbose: bool,
+) -> None:
+    """Serve verdicts: a kernel's source in, what gonogo check --json prints out. GET / shows the protocol.
+
+    A submission is on the disk before it is accepted: ended and started again, the server goes on where it was.
+    Verdicts are kept by content, and the same submission is judged once. All but a Unix socket needs the token in
+    $GONOGO_TOKEN; where that is not set, one is made and kept beside the state.
+    """
+    if socket_path is not None and port is not None:
+        raise click.UsageError("--socket and --port are two places to listen: give one of them")
+    with need_backend("gonogo serve"):
+        from gonogo.runners.device import count_workers, find_device, set_switches
+        from gonogo.runners.pool import Allowance
+        from gonogo.service.judges import Terms
+    try:
+        from gonogo.service.app import JsonLines, make_app
+        from gonogo.service.server import Server
+        from gonogo.service.store import Store
+    except ImportError as error:
+        raise BackendMissing(str(error.name), "gonogo serve", extra="serve") from None
+    Allowance(timeout_s, memory_gb * 2**30)
+    device, gpus = _find_gpus(devices or ("auto",), find_device)
+    set_switches(device)
+    count = workers or (len(gpus) if device == "cuda" else count_workers(device))
+    own = {op.name: op for op in (find_op_file(each) for each in op_files)}
+    _log_to_stderr(JsonLines(), verbose=verbose)
+    path = _find_state(state)
+    listener, token = _listen(socket_path, host, PORT if port is None else port, path)
+    terms = Terms(device, lock, timeout_s, memory_gb, submission_s, own)
+    server = Server(Store(path, most_waiting, most_kept), terms, [gpus[at % len(gpus)] for at in range(count)])
+    where = f"unix:{socket_path}" if socket_path is not None else "http://{}:{}".format(*listener.getsockname()[:2])
+    echo(f"listening on {where}, {count} judges on {device}, state in {path}", aside=True)
+    _run(make_app(server, token), listener)
+    if socket_path is not None:
+        socket_path.unlink(missing_ok=True)
+
+
+def _find_gpus(devices: tuple[str, ...], find_device: Callable[[str], str]) -> tuple[str, list[str | None]]:
+    """`cpu` or `cuda`, and the GPUs by number; [None] where the usual one is meant."""
+    numbers = [word.removeprefix("cuda:") for word in devices if word.startswith("cuda:")]
+    if numbers and len(numbers) == len(devices) and all(number.isdigit() for number in numbers):
+        return find_device("cuda"), list(dict.fromkeys(numbers))
+    if len(devices) != 1:
+        raise InputError(f"devices {', '.join(devices)}: give one of auto, cpu and cuda, or GPUs as cuda:0,cuda:1")
+    return find_device(devices[0]), [None]
+
+
+def _find_state(given: Path | None) -> Path:
+    if given is None:
+        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        given = Path(base, "gonogo", "serve.sqlite")
+    try:
+        given.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{given.parent} cannot be made: {error.strerror}") from None
+    return given
+
+
+def _listen(path: Path | None, host: str, port: int, state: Path) -> tuple[socket.socket, str | None]:
+    """A socket that listens, and the token that it takes; none where only this user reaches it."""
+    try:
+        if path is not None:
+            _remove_stale(path)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            before = os.umask(0o177)
+            try:
+                listener.bind(str(path))
+            finally:
+                os.umask(before)
+            return listener, None
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        raise InputError(f"cannot listen on {path or f'{host}:{port}'}: {error.strerror or error}") from None
+    return listener, os.environ.get(TOKEN) or _keep_token(state.with_suffix(".token"))
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a server that is gone."""
+    if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            return
+    raise InputError(f"a server listens on {path} already")
+
+
+def _keep_token(path: Path) -> str:
+    """The token of a file that only this user reads; made where there is none."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text().strip()
+    with os.fdopen(descriptor, "w") as file:
+        token = secrets.token_urlsafe(32)
+        file.write(f"{token}\n")
+    echo(f"a token was made: export {TOKEN}=$(cat {path})", aside=True)
+    return token
+
+
+def _log_to_stderr(formatter: logging.Formatter, *, verbose: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter)
+    logger = logging.getLogger("gonogo.service")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logger.propagate = False
+
+
+def _run(app: ASGIApp, listener: socket.socket) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on")
+    uvicorn.Server(config).run(sockets=[listener])

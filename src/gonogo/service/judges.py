@@ -1,0 +1,189 @@
+"""Submissions that wait → verdicts, by threads that have a warm pool of workers each."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gonogo.errors import CampaignFailed, GonogoError, InputError
+from gonogo.ops import DTYPES, Op
+from gonogo.runners.pool import Allowance, Pool, PoolInterrupted
+from gonogo.service.protocol import Submission
+from gonogo.service.store import Entry, Store
+from gonogo.user.isolated import check_file
+from gonogo.user.kernel_file import KernelFile, find_in_text
+from gonogo.user.planning import DEFAULT_CASES
+from gonogo.words import find_contract, find_dtypes, find_op
+
+KERNEL = Path("kernel.py")
+"""What the file of a submission is called in tracebacks."""
+LOG = logging.getLogger("gonogo.service")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What submissions are judged by, and what they may use."""
+
+    device: str = "cpu"
+    lock: Path | None = None
+    timeout_s: float = 60.0
+    """Per case, at most."""
+    memory_gb: float = 8.0
+    """At most."""
+    submission_s: float = 900.0
+    """Per submission, whatever its cases take."""
+    own_ops: Mapping[str, Op] | None = None
+    """Ops that whoever runs the server has named, beside the package's."""
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What a submission may use."""
+        return {name: getattr(self, name) for name in ("timeout_s", "memory_gb", "submission_s")}
+
+    def find_op(self, name: str) -> Op:
+        """An op by its name."""
+        own = self.own_ops or {}
+        return own[name] if name in own else find_op(name)
+
+    def find_kernel(self, submission: Submission) -> KernelFile:
+        """The kernel in a submission; InputError where any word of it is wrong."""
+        op = self.find_op(submission.op)
+        find_contract(submission.contract)
+        find_dtypes(submission.dtypes or DTYPES)
+        for name in ("timeout_s", "memory_gb"):
+            asked, most = getattr(submission, name), getattr(self, name)
+            if asked is not None and asked > most:
+                raise InputError(f"{name} is {asked:g}; this server allows {most:g}")
+        return find_in_text(submission.source, KERNEL, submission.function, op.name)
+
+    def judge(self, submission: Submission, seed: int, pool: Pool) -> dict[str, Any]:
+        """The verdict on a kernel, as plain data."""
+        memory_gb = submission.memory_gb or self.memory_gb
+        verification = check_file(
+            self.find_kernel(submission), self.find_op(submission.op), contract=submission.contract,
+            dtypes=submission.dtypes or DTYPES, cases=submission.cases or DEFAULT_CASES, seed=seed,
+            device=self.device, lock=self.lock,
+            allowance=Allowance(submission.timeout_s or self.timeout_s, memory_gb * 2**30),
+            suspects="fail" if submission.strict else "rerun", pool=pool,
+        )  # fmt: skip
+        return verification.to_dict()
+
+
+class Judge(threading.Thread):
+    """Takes one submission after the other, until it is told to end."""
+
+    def __init__(
+        self, store: Store, terms: Terms, gpu: str | None, awake: threading.Condition,
+        tell: Callable[[Entry, float], None],
+    ) -> None:  # fmt: skip
+        super().__init__(daemon=True)
+        self._store, self._terms, self._gpu, self._awake, self._tell = store, terms, gpu, awake, tell
+        self._pool: Pool | None = None
+        self._ending = False
+        self.current: str | None = None
+        """Id of the submission it is at."""
+        self._why = ""
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        """Judge, and wait where there is nothing to judge."""
+        while not self._ending:
+            try:
+                entry = self._store.take()
+                if entry is None:
+                    with self._awake:
+                        self._awake.wait(1.0)
+                    continue
+                self._judge(entry)
+            except Exception:  # a full disk, say: the submission is running still, and is told of below
+                LOG.exception("judge failed")
+                time.sleep(1.0)  # whatever it is, not in a busy loop
+        if self._pool is not None:
+            self._pool.close()
+
+    def _judge(self, entry: Entry) -> None:
+        begun = time.monotonic()
+        with self._lock:
+            self.current, self._why = entry.id, ""
+            if self._pool is not None:
+                self._pool.interrupted.clear()
+        timer = threading.Timer(self._terms.submission_s, self.stop_current, (entry.id, "out of time"))
+        timer.daemon = True
+        timer.start()
+        state, answer = "failed", {}
+        try:
+            verdict = self._terms.judge(entry.submission, entry.seed, self._open_pool())
+            state, answer = "done", {"verdict": verdict}
+        except PoolInterrupted:
+            state, answer = self._tell_interrupted()
+        except CampaignFailed as error:
+            state, answer = "failed", tell_error(error)
+        except GonogoError as error:
+            state, answer = "refused", tell_error(error)
+        except Exception as error:  # ours, then
+            LOG.exception("submission %s", entry.id)
+            self._drop_pool()
+            state, answer = "failed", tell_error(error)
+        finally:
+            timer.cancel()
+            with self._lock:
+                self.current = None
+        if state == "queued":
+            self._store.put_back(entry.id)
+            return
+        seconds = time.monotonic() - begun
+        self._store.finish(entry.id, state, answer, seconds)
+        ended = self._store.find(entry.id)
+        if ended is not None:
+            self._tell(ended, seconds)
+
+    def _tell_interrupted(self) -> tuple[str, dict[str, Any]]:
+        if self._why == "cancelled":
+            return "cancelled", {"error": {"kind": "cancelled", "message": "cancelled while it was judged"}}
+        if self._why == "out of time":
+            message = (
+                f"it took more than the {self._terms.submission_s:g} s that a submission may. Ask for fewer cases"
+            )
+            return "refused", {"error": {"kind": "out-of-time", "message": message}}
+        return "queued", {}
+
+    def _open_pool(self) -> Pool:
+        with self._lock:
+            if self._pool is None:
+                allowance = Allowance(self._terms.timeout_s, self._terms.memory_gb * 2**30)
+                self._pool = Pool(1, allowance, guests_of=(), device=self._terms.device, gpu=self._gpu)
+            return self._pool
+
+    def _drop_pool(self) -> None:
+        """Have the next one begin with workers of its own: nobody knows what state these are in."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    def stop_current(self, each: str, why: str) -> bool:
+        """End what it is at, if it is at this one; whether it is."""
+        with self._lock:
+            if self.current != each:
+                return False
+            self._why = self._why or why
+            if self._pool is not None:
+                self._pool.interrupted.set()
+            return True
+
+    def end(self) -> None:
+        """End after putting back what it is at."""
+        self._ending = True
+        with self._lock:
+            if self.current is not None and self._pool is not None:
+                self._pool.interrupted.set()
+
+
+def tell_error(error: Exception) -> dict[str, Any]:
+    """What is kept of an error: its kind and its message."""
+    return {"error": {"kind": type(error).__name__, "message": str(error)[:2000]}}
