@@ -27,6 +27,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
+from gonogo.service.openapi import make_openapi
+
 FOLDER = Path(__file__).resolve().parent.parent / "reference"
 COMMAND = "python docs/_site/make_reference.py"
 MADE = re.compile(
@@ -359,9 +361,9 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a page is not fresh")
     check = parser.parse_args().check
     stale = []
-    for path in sorted(FOLDER.glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        made = fill_page(text)
+    for path in [*sorted(FOLDER.glob("*.md")), FOLDER / "openapi.json"]:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        made = fill_page(text) if path.suffix == ".md" else f"{json.dumps(make_openapi(), indent=1)}\n"
         if made != text:
             stale.append(path.name)
             if not check:

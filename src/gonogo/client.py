@@ -12,20 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from gonogo.errors import GonogoError, InputError
+from gonogo.errors import InputError, ServiceError
 
 ADDRESS = "http://127.0.0.1:8420"
 TOKEN = "GONOGO_TOKEN"
 ENDED = ("done", "refused", "failed", "cancelled")
 POLL_S = 30.0
-
-
-class ServiceError(GonogoError):
-    """What a server did not do, and its status; 0 where there is no server."""
-
-    def __init__(self, status: int, message: str, retry_s: float = 1.0) -> None:
-        self.status, self.retry_s = status, retry_s
-        super().__init__(message)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -43,13 +35,8 @@ class _UnixConnection(http.client.HTTPConnection):
 class Client:
     """A server at an address: `http://HOST:PORT`, or `unix:PATH`. The token is $GONOGO_TOKEN's by default.
 
-    ::
-
-        client = gonogo.Client("unix:/run/gonogo.sock")
-        entry = client.judge(open("kernel.py").read(), op="softmax")
-        entry["verdict"]["decision"]
-
-    An entry is a dict: `id`, `state`, and once it is `done` the `verdict`, as `gonogo check --json` has it. A
+    `client.judge(source, op="softmax")["verdict"]["decision"]` is all that most have a use for. An entry is a dict:
+    `id`, `state`, and once it is `done` the `verdict`, as `gonogo check --json` has it. A
     submission is known by its content, so that it is safe to send it again.
     """
 

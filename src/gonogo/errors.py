@@ -303,3 +303,11 @@ class NoGo(GonogoError, AssertionError):
     def __init__(self, verification: Any) -> None:
         self.verification = verification
         super().__init__(repr(verification))
+
+
+class ServiceError(GonogoError):
+    """What a server did not do, its HTTP status, and when to try again; 0 where there was no answer."""
+
+    def __init__(self, status: int, message: str, retry_s: float = 1.0) -> None:
+        self.status, self.retry_s = status, retry_s
+        super().__init__(message)

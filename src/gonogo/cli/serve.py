@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import socket
 import stat
 from collections.abc import Callable
@@ -28,8 +29,8 @@ PORT = 8420
 @click.command(
     short_help="Judge kernels over HTTP, isolated.",
     epilog=show_examples(
-        "gonogo serve --socket gonogo.sock",
-        "GONOGO_TOKEN=$(cat token) gonogo serve --port 8420 --workers 4",
+        "gonogo serve --socket judge.sock",
+        "gonogo serve --port 8420 --workers 4",
     ),
 )
 @click.option("--socket", "socket_path", type=click.Path(path_type=Path), help="Listen on this Unix socket.")
@@ -185,5 +186,8 @@ def _log_to_stderr(formatter: logging.Formatter, *, verbose: bool) -> None:
 def _run(app: ASGIApp, listener: socket.socket) -> None:
     import uvicorn
 
+    # uvicorn sends itself the signal that ended it once more, when all is done: then it is no longer one to die of.
+    for ends in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ends, lambda *_: None)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on")
     uvicorn.Server(config).run(sockets=[listener])

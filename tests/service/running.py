@@ -1,0 +1,38 @@
+"""`gonogo serve` as a process of its own, as tests start and end it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from gonogo import Client
+
+
+class Running:
+    """A server on a Unix socket in a folder; started again, it has the same state."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._folder, self._options = folder, options
+        self.client = Client(f"unix:{folder / 'g.sock'}")
+        self.start()
+
+    def start(self) -> None:
+        """Start it; back when it answers."""
+        words = ["serve", "--socket", "g.sock", "--state", "state.sqlite", "--device", "cpu", *self._options]
+        with Path(self._folder, "log").open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gonogo", *words], cwd=self._folder, stderr=log, start_new_session=True
+            )
+        self.client._try("GET", "/health", None, float("inf"))
+
+    def kill(self) -> None:
+        """End it as a machine does that goes down."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self) -> int:
+        """End it as a service manager does; its exit code."""
+        self.process.terminate()
+        return self.process.wait()

@@ -1,0 +1,104 @@
+"""A running `gonogo serve`, through its client."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running import Running
+
+pytest.importorskip("torch")
+pytest.importorskip("uvicorn")
+
+import gonogo
+from gonogo.guest.stem import list_family
+
+pytestmark = pytest.mark.slow
+
+RIGHT = "def softmax(x):\n    return x.float().softmax(-1).to(x.dtype)\n"
+WRONG = RIGHT.replace("-1)", "-1) * 1.01")
+HANGS = "def softmax(x):\n    while True:\n        pass\n"
+RAISES = "raise RuntimeError('at import')\ndef softmax(x): ...\n"
+FEW = {"cases": 2, "dtypes": ["float32"]}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    running = Running(tmp_path_factory.mktemp("service"), "--timeout", "30", "--verbose")
+    yield running
+    assert running.end() == 0
+    assert not Path(running._folder, "g.sock").exists()
+
+
+def test_verdicts(service: Running) -> None:
+    right = service.client.judge(RIGHT, "softmax", **FEW)
+    assert (right["state"], right["verdict"]["decision"], right["error"]) == ("done", "go", None)
+    assert right["verdict"]["setting"]["seed"] >= 2**32  # nobody can have prepared for it
+    assert all(case["stats"]["count"] > 0 for case in right["verdict"]["verdicts"])
+    assert service.client.judge(WRONG, "softmax", **FEW)["verdict"]["decision"] == "no-go"
+    refused = service.client.judge(RAISES, "softmax", **FEW)
+    assert refused["state"] == "refused"
+    assert "at import" in refused["error"]["message"]
+    assert service.client.judge(RIGHT, "softmax", **FEW) == right  # the same one, judged once
+    hung = service.client.judge(HANGS, "softmax", timeout_s=1.0, cases=1, dtypes=["float32"])
+    assert hung["verdict"]["outcomes"] == {"timed-out": 1}
+
+
+def test_batch(service: Running) -> None:
+    sources = [RIGHT, WRONG] * 3
+    ids = service.client.submit_batch([
+        {"source": f"{source}#{at}", "op": "softmax", **FEW} for at, source in enumerate(sources)
+    ])  # fmt: skip
+    decisions = [service.client.wait(each)["verdict"]["decision"] for each in ids]
+    assert decisions == ["go", "no-go"] * 3
+
+
+def test_cancelled_while_it_runs(service: Running) -> None:
+    entry = service.client.submit(HANGS, "softmax", timeout_s=30.0)
+    while service.client.find(entry["id"])["state"] == "queued":
+        pass
+    service.client.cancel(entry["id"])
+    ended = service.client.wait(entry["id"], 20.0)
+    assert ended["state"] == "cancelled"
+    assert service.client.judge(f"{RIGHT}# after it", "softmax", **FEW)["verdict"]["decision"] == "go"
+
+
+def test_log_is_json_lines(service: Running) -> None:
+    service.client.judge(f"{RIGHT}# logged", "softmax", **FEW)
+    lines = Path(service._folder, "log").read_text().splitlines()
+    assert lines[0].startswith("listening on unix:g.sock")
+    events = [json.loads(line) for line in lines[1:]]
+    assert {"judged", "request"} <= {event["event"] for event in events}
+
+
+def test_killed_it_loses_nothing(tmp_path: Path) -> None:
+    service = Running(tmp_path, "--workers", "2")
+    ids = [service.client.submit(f"{RIGHT}#{at}", "softmax", **FEW)["id"] for at in range(12)]
+    service.client.wait(ids[3])  # some are done, some run, some wait
+    family = list_family(service.process.pid)
+    service.kill()
+    service.start()
+    states = [service.client.wait(each) for each in ids]
+    assert {entry["verdict"]["decision"] for entry in states} == {"go"}
+    assert service.end() == 0
+    for process in family:  # those of the server that was killed
+        assert not Path(f"/proc/{process}/task").exists() or _is_other(process)
+    rows = sqlite3.connect(tmp_path / "state.sqlite").execute("select state, attempts from submissions").fetchall()
+    assert len(rows) == 12
+    assert {state for state, _ in rows} == {"done"}
+    assert max(attempts for _, attempts in rows) <= 2
+
+
+def _is_other(process: int) -> bool:
+    """Whether a process is none of gonogo's: its number was given again."""
+    return b"gonogo" not in Path(f"/proc/{process}/cmdline").read_bytes()
+
+
+def test_client_without_a_server(tmp_path: Path) -> None:
+    with pytest.raises(gonogo.errors.ServiceError, match=r"Is gonogo serve running\?"):
+        gonogo.Client(f"unix:{tmp_path / 'none'}").check_health()
+    with pytest.raises(gonogo.errors.InputError, match="give http://HOST:PORT"):
+        gonogo.Client("ftp://host").check_health()
