@@ -229,6 +229,7 @@ def test_every_error_is_typed() -> None:
         errors.BackendMissing: ImportError,
         errors.CampaignFailed: RuntimeError,
         errors.NoGo: AssertionError,
+        errors.ServiceError: ConnectionError,
         errors.NoErrorRule: NotImplementedError,
     }
     for kind in kinds - {errors.GonogoError}:

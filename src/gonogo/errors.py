@@ -305,7 +305,7 @@ class NoGo(GonogoError, AssertionError):
         super().__init__(repr(verification))
 
 
-class ServiceError(GonogoError):
+class ServiceError(GonogoError, ConnectionError):
     """What a server did not do, its HTTP status, and when to try again; 0 where there was no answer."""
 
     def __init__(self, status: int, message: str, retry_s: float = 1.0) -> None:
