@@ -92,7 +92,8 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
 
 def _run_elsewhere(bench: Bench, kernel: Kernel, record: Record, refused: str | None) -> Record:
     """The record of a stranger's kernel, which runs in a process of its own."""
-    from gonogo.execution.remote import GuestEnded, GuestRefused, Raised
+    from gonogo.execution.remote import GuestEnded
+    from gonogo.execution.replies import GuestRefused, Raised
 
     assert bench.guests is not None
     assert isinstance(kernel.source, InText)

@@ -15,6 +15,7 @@ from gonogo.errors import BadArguments, BadModule, BadReference, NoErrorRule
 from gonogo.formats import get_format
 from gonogo.guest.calling import GRAD, list_state, list_trained
 from gonogo.guest.nests import list_leaves
+from gonogo.guest.state import UnfitState, find_changed, set_state
 from gonogo.ops import Op
 
 Forward = Callable[[Mapping[str, torch.Tensor], Sequence[Any], Mapping[str, Any]], Any]
@@ -141,39 +142,17 @@ def open_kernel(function: Callable[..., Any], op: Op, device: str) -> Callable[.
 
 def copy_state(reference: torch.nn.Module, kernel: torch.nn.Module) -> None:
     """Give a kernel the state of its reference; refused where that does not fit."""
-    source, target = list_state(reference), list_state(kernel)
-    for path, x in source.items():
-        if path in target and target[path].shape != x.shape:
-            shapes = tuple(target[path].shape), tuple(x.shape)
-            raise BadModule(f"{path} is {shapes[0]} in the kernel and {shapes[1]} in the reference")
-    extra = [path for path in target if path not in source]
-    lacking = [path for path in source if path not in target]
-    if target and source and extra:
-        raise BadModule(
-            f"the kernel has {', '.join(extra)}, which the reference has not"
-            + (f"; of its {', '.join(lacking)} the kernel has none" if lacking else "")
-        )
-    parameters = [path for path, _ in reference.named_parameters() if path in lacking]
-    if parameters:
-        raise BadModule(f"the reference has {', '.join(parameters)}, which the kernel has not")
-    with torch.no_grad():
-        for path, x in source.items():
-            if path in target:
-                target[path].copy_(x)
+    try:
+        set_state(kernel, list_state(reference), list_trained(reference))
+    except UnfitState as error:
+        raise BadModule(str(error)) from None
 
 
 def restore_state(kernel: Any, op: Op) -> list[str]:
-    """Give a module the state again that it had before a call; those of its parameters that were changed.
-
-    Buffers may change: batch norm counts its calls, say.
-    """
+    """Give a module the state again that it had before a call; those of its parameters that were changed."""
     reference = op.load_reference() if isinstance(kernel, torch.nn.Module) else None
     if not isinstance(reference, torch.nn.Module):
         return []
-    before, now = list_state(reference), list_trained(kernel)
-    changed = [
-        path for path, x in now.items()
-        if path in before and not torch.equal(x.detach(), before[path].detach().to(x.device, x.dtype))
-    ]  # fmt: skip
+    changed = find_changed(kernel, list_state(reference))
     copy_state(reference, kernel)
     return changed

@@ -11,6 +11,7 @@ import torch
 
 from gonogo.execution.reference import Reference
 from gonogo.guest.calling import GRAD, WRITTEN
+from gonogo.guest.leaves import find_unusable
 from gonogo.guest.wire import Foreign
 from gonogo.ops import Op
 from gonogo.schema import Outcome
@@ -117,19 +118,11 @@ def find_wrong_kind(output: Any, pair: Pair, device: str) -> Outcome | None:
     """What keeps a leaf from being measured at all."""
     reference = pair.reference
     shape = tuple(reference.expected.shape)
-    if isinstance(output, bool | int | float) and not shape:
-        return None
-    if isinstance(output, Foreign):
-        return pair.tell("no-output", f"returned {output.told}")
-    if not isinstance(output, torch.Tensor):
-        return pair.tell("no-output", f"returned {type(output).__name__}")
-    if output.is_nested or output.layout is not torch.strided:
-        kind = "nested" if output.is_nested else str(output.layout).removeprefix("torch.")
-        return pair.tell("no-output", f"returned a tensor of layout {kind}")
-    if output.device.type not in ("cpu", device):
-        return pair.tell("no-output", f"returned a tensor on device {output.device.type}")
-    if type(output) not in (torch.Tensor, torch.nn.Parameter):
-        return pair.tell("no-output", f"returned a {type(output).__name__}, a subclass of torch.Tensor")
+    problem = output.told if isinstance(output, Foreign) else find_unusable(output, device)
+    if problem is not None:
+        return pair.tell("no-output", f"returned {problem}")
+    if not isinstance(output, torch.Tensor):  # a number, which stands for a tensor without axes alone
+        return pair.tell("no-output", f"returned {type(output).__name__}") if shape else None
     if tuple(output.shape) != shape:
         return pair.tell("wrong-shape", f"{tuple(output.shape)}, not {shape}")
     dtype = str(output.dtype).removeprefix("torch.")

@@ -12,23 +12,21 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gonogo.cases import GUARD_BITS, Call, make_call
-from gonogo.errors import BadArguments, BadKernelFile, BadModule, CaseTooLarge, ReferenceFailed
+from gonogo.errors import BadArguments, CaseTooLarge, ReferenceFailed
 from gonogo.execution.call import make_form
 from gonogo.execution.functions import make_cotangent
-from gonogo.guest.calling import GRAD, Leaves, list_state
+from gonogo.execution.replies import Called, Raised, check_loaded, read_reply
+from gonogo.guest.calling import GRAD, list_state
 from gonogo.guest.wire import (
     BrokenProtocol,
-    Foreign,
     Gone,
     Late,
     TensorFile,
-    clean,
     pack_call,
     pack_tensor,
     receive,
@@ -47,8 +45,6 @@ END_S = 10.0
 REPEATS = 200
 """Calls on the first small case that must all give the same: more than the hundred after which one may change."""
 SMALL_BYTES = 2**16
-MOST_AXES, MOST_SIZE = 64, 2**48
-TELLS_BYTES = 8000
 
 
 class GuestEnded(Exception):
@@ -57,40 +53,6 @@ class GuestEnded(Exception):
     def __init__(self, word: str, detail: str) -> None:
         self.word, self.detail = word, detail
         super().__init__(f"{word}: {detail}")
-
-
-class GuestRefused(Exception):
-    """A launch that could not be judged."""
-
-
-@dataclass(frozen=True)
-class Called:
-    """What two judged calls gave."""
-
-    first: Leaves
-    again: Leaves
-    elapsed_s: float
-    strays: int
-    changed: tuple[str, ...]
-    """Arguments that were changed, and were not to be."""
-    parameters: tuple[str, ...]
-    aliases: Mapping[str, str]
-    shared: tuple[str, ...]
-    """Leaves that stand in the memory of an argument."""
-    unrepeated: int
-    """Of many calls on the same arguments, those that gave something else."""
-    launched: bool
-    flags: tuple[str, ...]
-    """Switches that a call has changed."""
-
-
-@dataclass(frozen=True)
-class Raised:
-    """What a call raised."""
-
-    word: str
-    detail: str
-    error: str
 
 
 class Guest:
@@ -194,7 +156,7 @@ class Guests:
         try:
             message = self._make_message(guest, kernel, bench, refused, arguments)
             reply = guest.ask(message, (arguments, answer), self.timeout_s)
-            return _read_reply(reply, answer, bench, kernel)
+            return read_reply(reply, answer, bench, kernel)
         except (BrokenProtocol, GuestEnded) as error:
             self._known.pop(kernel.source, None)
             guest.end()
@@ -236,10 +198,11 @@ class Guests:
             packed = None if state is None else {path: pack_tensor(x, state_file) for path, x in state.items()}
             message = {
                 "source": source.text, "path": source.path, "name": source.name, "state": packed,
+                "trained": [path for path, x in (state or {}).items() if isinstance(x, torch.nn.Parameter)],
                 "folders": source.folders,
             }  # fmt: skip
             reply = guest.ask(message, (state_file,), self.timeout_s)
-            _check_loaded(reply, source)
+            check_loaded(reply, source)
             guest.notes = tuple(take_texts(reply, "flags"))
         except BaseException:
             guest.end()
@@ -309,72 +272,3 @@ def _make_decoy(bench: Bench) -> Call | None:
 def _lie_alike(x: torch.Tensor, y: torch.Tensor) -> bool:
     facts = [(t.shape, t.stride(), t.storage_offset(), t.dtype, t.untyped_storage().nbytes()) for t in (x, y)]
     return facts[0] == facts[1]
-
-
-def _check_loaded(reply: Mapping[str, Any], source: InText) -> None:
-    if "unloaded" in reply:
-        raise BadKernelFile(source.path, clean(take(reply, "unloaded", str)))
-    if "unfit" in reply:
-        raise BadModule(clean(take(reply, "unfit", str)))
-    take(reply, "loaded", bool)
-
-
-def _read_reply(reply: Mapping[str, Any], answer: TensorFile, bench: Bench, kernel: Kernel) -> Called | Raised:
-    if "refused" in reply:
-        raise GuestRefused(clean(take(reply, "refused", str)))
-    if "wrong_device" in reply:
-        name, problem = (*take_texts(reply, "wrong_device", 2), "", "")[:2]
-        raise BadKernelFile(name, problem)
-    if "raised" in reply:
-        word = take(reply, "raised", str)
-        if word not in ("raised", "out-of-memory", "crashed"):
-            raise BrokenProtocol("raised is no outcome")
-        error = clean(take(reply, "error", str), TELLS_BYTES)
-        return Raised(word, clean(take(reply, "detail", str)), error)
-    references = bench.references(kernel.contract_for(bench.job.case.dtype))
-    most = max((leaf.expected.numel() for leaf in references), default=0)
-    aliases = take(reply, "aliases", dict)
-    if not all(type(value) is str for value in aliases.values()):
-        raise BrokenProtocol("aliases are no texts")
-    first, again = (_read_leaves(take(reply, name, list), answer, most, bench) for name in ("first", "again"))
-    return Called(
-        first, again, take(reply, "elapsed_s", float), take(reply, "strays", int),
-        tuple(take_texts(reply, "changed")), tuple(take_texts(reply, "parameters")), aliases,
-        tuple(take_texts(reply, "shared")),
-        take(reply, "unrepeated", int), take(reply, "launched", bool), tuple(take_texts(reply, "flags")),
-    )  # fmt: skip
-
-
-def _read_leaves(packed: list[Any], answer: TensorFile, most: int, bench: Bench) -> Leaves:
-    """The leaves as tensors of this process, copied out of the file once; none is read that cannot be right."""
-    if len(packed) > 1000:
-        raise BrokenProtocol(f"an output of {len(packed):,} leaves")
-    leaves: Leaves = {}
-    for facts in packed:
-        if type(facts) is not dict:
-            raise BrokenProtocol("a leaf that is no object")
-        path = clean(take(facts, "path", str))
-        if "other" in facts:
-            leaves[path] = Foreign(clean(take(facts, "other", str)))
-        elif "number" in facts:
-            if type(facts["number"]) not in (bool, int, float):
-                raise BrokenProtocol("a number that is none")
-            leaves[path] = facts["number"]
-        else:
-            leaves[path] = _read_tensor(facts, answer, most, bench.job.device)
-    return leaves
-
-
-def _read_tensor(facts: Mapping[str, Any], answer: TensorFile, most: int, device: str) -> torch.Tensor | Foreign:
-    dtype = getattr(torch, take(facts, "dtype", str), None)
-    shape, at = take(facts, "shape", list), take(facts, "at", int)
-    sizes_fit = all(type(size) is int and 0 <= size < MOST_SIZE for size in shape)
-    if not isinstance(dtype, torch.dtype) or len(shape) > MOST_AXES or not sizes_fit or at < 0:
-        raise BrokenProtocol("a leaf that is no tensor")
-    count = prod(shape)
-    if count > most:  # of the wrong shape, whatever it holds
-        return torch.empty((), dtype=dtype).expand(shape) if count < MOST_SIZE else Foreign("a tensor too large")
-    if not count:
-        return torch.empty(shape, dtype=dtype, device=device)
-    content = answer.read(at, count * dtype.itemsize)
-    return torch.frombuffer(content, dtype=dtype).reshape(shape).to(device)

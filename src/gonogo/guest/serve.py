@@ -16,13 +16,14 @@ import torch
 
 from . import flags
 from .arguments import Call
-from .calling import Form, Leaves, Once, call_once, copy_leaf, list_state, list_trained, shares_memory, synchronize
+from .calling import Form, Once, call_once, copy_leaf, shares_memory, synchronize
 from .failure import format_error, tell_error
 from .launches import Launches, RefusedLaunch, WrongDevice
+from .leaves import pack_leaves
+from .state import UnfitState, find_changed, set_state
 from .wire import SPARSE, Gone, TensorFile, receive, send, unpack_call, unpack_tensor
 
 MODULE = "kernel_under_test"
-NUMBERS = (bool, int, float)
 REPEATED_S = 1.0
 """What repeated calls of one case may take together."""
 
@@ -35,6 +36,7 @@ class Guest:
         self.guards = {int(width): bits for width, bits in setting["guards"].items()}
         self.function: Callable[..., Any] | None = None
         self.state: dict[str, torch.Tensor] = {}
+        self.trained: tuple[str, ...] = ()
 
     def load(self, message: Mapping[str, Any], file: TensorFile | None) -> dict[str, Any]:
         """Run the source, and take the function; of a module a state is set."""
@@ -57,27 +59,13 @@ class Guest:
             self.state = {
                 path: unpack_tensor(facts, memory, self.device, 0) for path, facts in message["state"].items()
             }
+            self.trained = tuple(message["trained"])
             function.to(self.device)
-            unfit = self._set_state()
-            if unfit:
-                return {"unfit": unfit}
+            try:
+                set_state(function, self.state, self.trained)
+            except UnfitState as error:
+                return {"unfit": str(error)}
         return {"loaded": True, "flags": flags.compare(before, flags.read())}
-
-    def _set_state(self) -> str | None:
-        """Give a module its reference's state; why not, where it does not fit."""
-        assert isinstance(self.function, torch.nn.Module)
-        target = list_state(self.function)
-        for path, x in self.state.items():
-            if path in target and target[path].shape != x.shape:
-                return f"{path} is {tuple(target[path].shape)} in the kernel and {tuple(x.shape)} in the reference"
-        extra = [path for path in target if path not in self.state]
-        if target and self.state and extra:
-            return f"the kernel has {', '.join(extra)}, which the reference has not"
-        with torch.no_grad():
-            for path, x in self.state.items():
-                if path in target:
-                    target[path].copy_(x)
-        return None
 
     def call(self, message: Mapping[str, Any], file: TensorFile, answer: TensorFile) -> dict[str, Any]:
         """Two judged calls behind some that are not; what they gave, or what they raised."""
@@ -155,11 +143,8 @@ class Guest:
         """Set a module's state again; parameters that were changed."""
         if not isinstance(self.function, torch.nn.Module) or not self.state:
             return []
-        changed = [
-            path for path, x in list_trained(self.function).items()
-            if path in self.state and not torch.equal(x.detach(), self.state[path].to(x.dtype))
-        ]  # fmt: skip
-        self._set_state()
+        changed = find_changed(self.function, self.state)
+        set_state(self.function, self.state, self.trained)
         return changed
 
 
@@ -219,37 +204,6 @@ def _list_shared(once: Once, call: Call, mutates: tuple[str, ...]) -> list[str]:
     """Leaves that stand in the memory of an argument that is not to be written."""
     kept = [x for path, x in call.tensors if not any(path == m or path.startswith(f"{m}.") for m in mutates)]
     return [path for path, leaf in once.leaves.items() if any(shares_memory(leaf, x) for x in kept)]
-
-
-def pack_leaves(leaves: Leaves, device: str, answer: TensorFile) -> list[dict[str, Any]]:
-    """What a kernel gave, leaf by leaf; of what is no plain tensor its name."""
-    packed: list[dict[str, Any]] = []
-    for path, leaf in leaves.items():
-        problem = find_unusable(leaf, device)
-        if problem is not None:
-            packed.append({"path": path, "other": problem})
-        elif isinstance(leaf, torch.Tensor):
-            content = leaf.detach().contiguous().cpu()
-            flat = content.reshape(-1).view(torch.uint8) if content.numel() else content
-            at = answer.write(memoryview(flat.numpy().data)) if content.numel() else 0
-            dtype = str(leaf.dtype).removeprefix("torch.")
-            packed.append({"path": path, "dtype": dtype, "shape": list(leaf.shape), "at": at})
-        else:
-            packed.append({"path": path, "number": leaf})
-    return packed
-
-
-def find_unusable(leaf: Any, device: str) -> str | None:
-    """What keeps a leaf from being measured at all; numbers may stand for tensors without axes."""
-    if type(leaf) in NUMBERS:
-        return None
-    if not isinstance(leaf, torch.Tensor):
-        return type(leaf).__name__
-    if type(leaf) not in (torch.Tensor, torch.nn.Parameter):
-        return f"a {type(leaf).__name__}, a subclass of torch.Tensor"
-    if leaf.is_nested or leaf.layout is not torch.strided:
-        return f"a tensor of layout {'nested' if leaf.is_nested else str(leaf.layout).removeprefix('torch.')}"
-    return None if leaf.device.type in ("cpu", device) else f"a tensor on device {leaf.device.type}"
 
 
 def _run_source(source: str, path: str, folders: list[str]) -> ModuleType:
