@@ -6,7 +6,6 @@ seed, limit or case.
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import time
@@ -83,7 +82,7 @@ class Guest:
     def listen(self, within_s: float) -> dict[str, Any]:
         """The next message."""
         try:
-            reply, files = receive(self.channel, within_s)
+            reply, _ = receive(self.channel, within_s, most_files=0)
         except Late:
             self.end()
             raise GuestEnded("timed-out", f"no answer in {within_s:g} s") from None
@@ -92,14 +91,12 @@ class Guest:
         except BrokenProtocol as error:
             self.end()
             raise GuestEnded("broken-protocol", str(error)) from None
-        for file in files:
-            os.close(file)
         return reply
 
     def _explain_end(self) -> GuestEnded:
         """What became of it, as its keeper tells."""
         try:
-            told, _ = receive(self.line, END_S)
+            told, _ = receive(self.line, END_S, most_files=0)
             why, status = take(told, "ended", str), take(told, "status", str)
         except (BrokenProtocol, Late, Gone):
             why, status = "", ""
@@ -191,9 +188,9 @@ class Guests:
             "guards": {str(width): bits for width, bits in GUARD_BITS.items()},
         }  # fmt: skip
         guest = Guest(self.stem, setting, self.printed)
-        guest.walls = tuple(take_texts(guest.listen(START_S), "walls"))
         state_file = TensorFile()
         try:
+            guest.walls = tuple(take_texts(guest.listen(START_S), "walls"))
             state = _find_state(bench)
             packed = None if state is None else {path: pack_tensor(x, state_file) for path, x in state.items()}
             message = {
@@ -204,6 +201,9 @@ class Guests:
             reply = guest.ask(message, (state_file,), self.timeout_s)
             check_loaded(reply, source)
             guest.notes = tuple(take_texts(reply, "flags"))
+        except BrokenProtocol as error:
+            guest.end()
+            raise GuestEnded("broken-protocol", str(error)) from None
         except BaseException:
             guest.end()
             raise

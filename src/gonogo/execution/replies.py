@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gonogo.errors import BadKernelFile, BadModule
-from gonogo.guest.calling import Leaves
-from gonogo.guest.wire import BrokenProtocol, Foreign, TensorFile, clean, take, take_texts
+from gonogo.guest.calling import GRAD, WRITTEN, Leaves
+from gonogo.guest.leaves import NUMBERS
+from gonogo.guest.wire import BrokenProtocol, Foreign, TensorFile, clean, take, take_count, take_texts
 from gonogo.ops import InText, Kernel
 
 if TYPE_CHECKING:
     from gonogo.execution.bench import Bench
 
-MOST_AXES, MOST_SIZE = 64, 2**48
+MOST_AXES, MOST_SIZE, MOST_SECONDS = 64, 2**48, 1e9
+MOST_READ = 8
+"""How many times the elements of all references are read of one output: leaves may stand for one argument."""
 TELLS_BYTES = 8000
+DTYPES = (
+    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16",
+    "float32", "float64", "complex64", "complex128",
+    *(name for name in vars(torch) if name.startswith("float8_")),
+)  # fmt: skip
+"""Of tensors that are read. Others torch may not survive: bytes as a quantized tensor end the process."""
 
 
 class GuestRefused(Exception):
@@ -77,50 +86,83 @@ def read_reply(reply: Mapping[str, Any], answer: TensorFile, bench: Bench, kerne
             raise BrokenProtocol("raised is no outcome")
         error = clean(take(reply, "error", str), TELLS_BYTES)
         return Raised(word, clean(take(reply, "detail", str)), error)
-    references = bench.references(kernel.contract_for(bench.job.case.dtype))
-    most = max((leaf.expected.numel() for leaf in references), default=0)
-    aliases = take(reply, "aliases", dict)
-    if not all(type(value) is str for value in aliases.values()):
-        raise BrokenProtocol("aliases are no texts")
-    first, again = (_read_leaves(take(reply, name, list), answer, most, bench) for name in ("first", "again"))
+    first, again = _read_outputs(reply, answer, bench, kernel)
+    elapsed_s = take(reply, "elapsed_s", float)
+    if not 0 <= elapsed_s < MOST_SECONDS:
+        raise BrokenProtocol("elapsed_s is no time")
     return Called(
-        first, again, take(reply, "elapsed_s", float), take(reply, "strays", int),
-        tuple(take_texts(reply, "changed")), tuple(take_texts(reply, "parameters")), aliases,
-        tuple(take_texts(reply, "shared")),
-        take(reply, "unrepeated", int), take(reply, "launched", bool), tuple(take_texts(reply, "flags")),
+        first, again, elapsed_s, take_count(reply, "strays"),
+        tuple(take_texts(reply, "changed")), tuple(take_texts(reply, "parameters")),
+        _read_aliases(take(reply, "aliases", dict), first), tuple(take_texts(reply, "shared")),
+        take_count(reply, "unrepeated"), take(reply, "launched", bool), tuple(take_texts(reply, "flags")),
     )  # fmt: skip
 
 
-def _read_leaves(packed: list[Any], answer: TensorFile, most: int, bench: Bench) -> Leaves:
-    """The leaves as tensors of this process, copied out of the file once; none is read that cannot be right."""
-    if len(packed) > 1000:
-        raise BrokenProtocol(f"an output of {len(packed):,} leaves")
-    leaves: Leaves = {}
-    for facts in packed:
-        if type(facts) is not dict:
-            raise BrokenProtocol("a leaf that is no object")
-        path = clean(take(facts, "path", str))
-        if "other" in facts:
-            leaves[path] = Foreign(clean(take(facts, "other", str)))
-        elif "number" in facts:
-            if type(facts["number"]) not in (bool, int, float):
-                raise BrokenProtocol("a number that is none")
-            leaves[path] = facts["number"]
-        else:
-            leaves[path] = _read_tensor(facts, answer, most, bench.job.device)
-    return leaves
+def _read_aliases(aliases: Mapping[str, Any], leaves: Leaves) -> dict[str, str]:
+    """Leaves that are returned, each with one that is written: no other pairs two leaves."""
+    written = [path for path in leaves if path.startswith(WRITTEN)]
+    if not all(type(value) is str and value in written for value in aliases.values()):
+        raise BrokenProtocol("aliases are no leaves that are written")
+    return {path: aliases[path] for path in leaves if path in aliases and not path.startswith((WRITTEN, GRAD))}
 
 
-def _read_tensor(facts: Mapping[str, Any], answer: TensorFile, most: int, device: str) -> torch.Tensor | Foreign:
-    dtype = getattr(torch, take(facts, "dtype", str), None)
-    shape, at = take(facts, "shape", list), take(facts, "at", int)
-    sizes_fit = all(type(size) is int and 0 <= size < MOST_SIZE for size in shape)
-    if not isinstance(dtype, torch.dtype) or len(shape) > MOST_AXES or not sizes_fit or at < 0:
-        raise BrokenProtocol("a leaf that is no tensor")
-    count = prod(shape)
-    if count > most:  # of the wrong shape, whatever it holds
-        return torch.empty((), dtype=dtype).expand(shape) if count < MOST_SIZE else Foreign("a tensor too large")
-    if not count:
-        return torch.empty(shape, dtype=dtype, device=device)
-    content = answer.read(at, count * dtype.itemsize)
-    return torch.frombuffer(content, dtype=dtype).reshape(shape).to(device)
+def _read_outputs(
+    reply: Mapping[str, Any], answer: TensorFile, bench: Bench, kernel: Kernel
+) -> tuple[Leaves, Leaves]:
+    """Both outputs. No leaf is read that is larger than any reference, nor more of them than can be paired."""
+    references = bench.references(kernel.contract_for(bench.job.case.dtype))
+    sizes = [leaf.expected.numel() for leaf in references]
+    reader = _Reader(answer, bench.job.device, max(sizes, default=0), 2 * MOST_READ * sum(sizes))
+    first, again = (reader.read(take(reply, name, list)) for name in ("first", "again"))
+    return first, again
+
+
+@dataclass
+class _Reader:
+    """Leaves as tensors of this process, copied out of the file once."""
+
+    answer: TensorFile
+    device: str
+    most: int
+    """Elements of one leaf."""
+    left: int
+    """Elements that may still be read."""
+
+    def read(self, packed: list[Any]) -> Leaves:
+        if len(packed) > 1000:
+            raise BrokenProtocol(f"an output of {len(packed):,} leaves")
+        leaves: Leaves = {}
+        for facts in packed:
+            if type(facts) is not dict:
+                raise BrokenProtocol("a leaf that is no object")
+            path = clean(take(facts, "path", str))
+            if "other" in facts:
+                leaves[path] = Foreign(clean(take(facts, "other", str)))
+            elif "number" in facts:
+                if type(facts["number"]) not in NUMBERS:
+                    raise BrokenProtocol("a number that is none")
+                leaves[path] = facts["number"]
+            else:
+                leaves[path] = self._read_tensor(facts)
+        return leaves
+
+    def _read_tensor(self, facts: Mapping[str, Any]) -> torch.Tensor | Foreign:
+        name, shape = clean(take(facts, "dtype", str)), take(facts, "shape", list)
+        at = take_count(facts, "at")
+        sizes_fit = all(type(size) is int and 0 <= size < MOST_SIZE for size in shape)
+        if len(shape) > MOST_AXES or not sizes_fit:
+            raise BrokenProtocol("a leaf that is no tensor")
+        if name not in DTYPES:
+            return Foreign(f"a tensor of dtype {name}")
+        dtype, count = getattr(torch, name), prod(shape)
+        if prod(max(size, 1) for size in shape) >= MOST_SIZE:
+            return Foreign("a tensor too large")
+        if count > self.most:  # of the wrong shape, whatever it holds
+            return torch.empty((), dtype=dtype).expand(shape)
+        if not count:
+            return torch.empty(shape, dtype=dtype, device=self.device)
+        self.left -= count
+        if self.left < 0:
+            return Foreign("a tensor behind too many others")
+        content = self.answer.read(at, count * dtype.itemsize)
+        return torch.frombuffer(content, dtype=dtype).reshape(shape).to(self.device)

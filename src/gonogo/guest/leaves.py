@@ -33,7 +33,7 @@ def pack_leaves(leaves: Leaves, device: str, answer: TensorFile) -> list[dict[st
 def find_unusable(leaf: Any, device: str) -> str | None:
     """What keeps a leaf from being measured at all; numbers may stand for tensors without axes."""
     if type(leaf) in NUMBERS:
-        return None
+        return "an int past 64 bits" if type(leaf) is int and not -(2**63) <= leaf < 2**63 else None
     if not isinstance(leaf, torch.Tensor):
         return type(leaf).__name__
     if leaf.is_nested or leaf.layout is not torch.strided:

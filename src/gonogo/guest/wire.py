@@ -65,10 +65,12 @@ def send(channel: socket.socket, message: Mapping[str, Any], files: Sequence[int
     channel.sendall(body)
 
 
-def receive(channel: socket.socket, within_s: float | None = None) -> tuple[dict[str, Any], list[int]]:
-    """One message and its files, whole and in time, or an exception of this module."""
+def receive(
+    channel: socket.socket, within_s: float | None = None, *, most_files: int = MOST_FILES
+) -> tuple[dict[str, Any], list[int]]:
+    """One message and its files, whole and in time, or an exception of this module; further files are closed."""
     end = None if within_s is None else time.monotonic() + within_s
-    head, files = _receive_head(channel, end)
+    head, files = _receive_head(channel, end, most_files)
     (size,) = struct.unpack("<I", head)
     if size > MOST_BYTES:
         raise BrokenProtocol(f"a message of {size:,} bytes: at most {MOST_BYTES:,} are taken")
@@ -82,10 +84,12 @@ def receive(channel: socket.socket, within_s: float | None = None) -> tuple[dict
     return message, files
 
 
-def _receive_head(channel: socket.socket, end: float | None) -> tuple[bytes, list[int]]:
+def _receive_head(channel: socket.socket, end: float | None, most_files: int) -> tuple[bytes, list[int]]:
+    if not most_files:  # the system closes what comes all the same
+        return _receive_exactly(channel, 4, end), []
     _wait_until(channel, end)
     try:
-        head, files, _, _ = socket.recv_fds(channel, 4, MOST_FILES)
+        head, files, _, _ = socket.recv_fds(channel, 4, most_files)
     except TimeoutError:
         raise Late from None
     except OSError:
@@ -121,10 +125,18 @@ def _wait_until(channel: socket.socket, end: float | None) -> None:
 def take(message: Mapping[str, Any], name: str, kind: type[Kind]) -> Kind:
     """A field of a message, which must be there and of a kind; a truth value is no number."""
     value = message.get(name)
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 2**53:
         return float(value)  # type: ignore[return-value]
     if type(value) is not kind:
         raise BrokenProtocol(f"{name} is {type(value).__name__}, not {kind.__name__}")
+    return value
+
+
+def take_count(message: Mapping[str, Any], name: str, most: int = 2**48) -> int:
+    """A field that counts something."""
+    value = take(message, name, int)
+    if not 0 <= value <= most:
+        raise BrokenProtocol(f"{name} is not from 0 to {most}")
     return value
 
 
