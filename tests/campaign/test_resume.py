@@ -42,7 +42,7 @@ def append(self, rows):
     plain_append(self, rows)
 
 def rewrite(self):
-    if moment == "part-written" and self.folder.joinpath("part-00000.parquet").exists():
+    if moment == "part-written" and list(self.folder.glob("part-00000*")):
         die()
     plain_rewrite(self)
 

@@ -200,7 +200,7 @@ def test_resume_where_the_ops_have_moved(tmp_path: Path) -> None:
     made = gonogo("run", "calm", "--ops-path", tmp_path / "before", *options, "--out", tmp_path / "run")
     assert made.returncode == 0, made.stderr
     (tmp_path / "before").rename(tmp_path / "after")
-    (tmp_path / "run" / "part-00000.parquet").unlink()
+    next((tmp_path / "run").glob("part-*.parquet")).unlink()
     lost = gonogo("run", "--resume", "--out", tmp_path / "run")
     assert (lost.returncode, lost.stderr) == (2, f"gonogo: {tmp_path / 'before'} is not a folder of ops\n")
     found = gonogo("run", "--resume", "--out", tmp_path / "run", "--ops-path", tmp_path / "after", "--json")

@@ -154,7 +154,7 @@ def test_a_disk_that_fills_up_is_told(
     def fill(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("gonogo.records.run_directory.write_atomically", fill)
+    monkeypatch.setattr("gonogo.records.writing.write_atomically", fill)
     lock = tmp_path / "gonogo.lock"
     assert call_main(f"calibrate RUN --ops relu -o {lock}", monkeypatch) == 2
     said = capsys.readouterr().err

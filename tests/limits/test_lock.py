@@ -14,7 +14,7 @@ from gonogo.errors import InputError
 from gonogo.limits import EVERY_OP, Limit
 from gonogo.limits.changes import Change, diff_limits, tell_change
 from gonogo.limits.lock import read_lock, write_lock
-from gonogo.records.run_directory import write_atomically
+from gonogo.records.writing import write_atomically
 
 SOFTMAX = Limit(
     op="softmax",

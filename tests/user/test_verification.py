@@ -792,9 +792,9 @@ def test_the_same_cases_are_recorded_once(tmp_path: Path) -> None:
     assert rows[:6] == before
     keys = [(row["case"], row["kernel"], row["contract"]) for row in rows]
     assert len(set(keys)) == len(keys)
-    assert len(load_columns([tmp_path])) == len(rows)  # which trusts parts not to repeat each other
+    assert len(load_columns([tmp_path])) == len(rows)
     assert len(list(tmp_path.glob("part-*.parquet"))) == 5
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".parquet") == ["run.json"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".parquet") == [".lock", "run.json"]
 
 
 def test_what_is_recorded_beside_a_kernel_refuses_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gonogo.campaign.plan import Plan
 from gonogo.errors import InputError
-from gonogo.records import RunDirectory, read_description, read_done
+from gonogo.records import RunDirectory, lock_folder, read_description, read_done
 from gonogo.runners.device import count_workers, find_device, keep_switches
 from gonogo.runners.environment import describe_environment
 from gonogo.runners.pool import Allowance, Pool
@@ -39,9 +39,11 @@ def run_campaign(
     report: Report | None = None,
 ) -> Progress:
     """Run a plan from the start into a new run directory."""
-    if (folder / "run.json").exists():
-        raise InputError(f"{folder} already holds a run; go on with it by --resume, or choose another directory")
-    with keep_switches(plan.device):
+    with lock_folder(folder), keep_switches(plan.device):
+        if (folder / "run.json").exists():
+            raise InputError(
+                f"{folder} already holds a run; go on with it by --resume, or choose another directory"
+            )
         description = {"environment": describe_environment(plan.device)}
         return _run(plan, folder, description, {}, allowance or Allowance(), workers, report)
 
@@ -55,12 +57,14 @@ def resume_campaign(
     ops_folders: Sequence[str] = (),
 ) -> Progress:
     """Complete the plan of a run that was cut off; `ops_folders` if folders of its own ops have moved."""
-    description = read_description(folder)
-    plan = _read_plan(description, folder, ops_folders)
-    find_device(plan.device)
-    with keep_switches(plan.device):
-        description["resumed"] = [*description.get("resumed", []), describe_environment(plan.device)]
-        return _run(plan, folder, description, read_done(folder), allowance or Allowance(), workers, report)
+    read_description(folder)  # says what is no run, before a lock is laid there
+    with lock_folder(folder):
+        description = read_description(folder)
+        plan = _read_plan(description, folder, ops_folders)
+        find_device(plan.device)
+        with keep_switches(plan.device):
+            description["resumed"] = [*description.get("resumed", []), describe_environment(plan.device)]
+            return _run(plan, folder, description, read_done(folder), allowance or Allowance(), workers, report)
 
 
 def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[str]) -> Plan:

@@ -63,7 +63,7 @@ def note_devices(
 
 def write_lock(path: Path, limits: Sequence[Limit], provenance: Mapping[str, str | int]) -> None:
     """Write a lock whole or not at all; what could not be read back is refused."""
-    from gonogo.records.run_directory import write_atomically  # reading a lock needs no Arrow
+    from gonogo.records.writing import write_atomically  # reading a lock needs no Arrow
 
     table = "".join(f"{_quote_key(key)} = {_format(value)}\n" for key, value in sorted(provenance.items()))
     blocks = [_format_limit(limit) for limit in sorted(limits, key=lambda limit: order_of(key_of(limit)))]

@@ -7,6 +7,7 @@ from gonogo.records.columns import Columns, load_columns
 from gonogo.records.find import find_distinct_runs, find_runs
 from gonogo.records.run_directory import RunDirectory, read_description, read_done, read_run
 from gonogo.records.schema import MEASURED, OUTCOMES, SCHEMA_VERSION, make_schema
+from gonogo.records.writing import lock_folder
 
 __all__ = [
     "MEASURED",
@@ -20,6 +21,7 @@ __all__ = [
     "find_distinct_runs",
     "find_runs",
     "load_columns",
+    "lock_folder",
     "make_schema",
     "read_description",
     "read_done",

@@ -8,29 +8,20 @@ no lock behind.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gonogo.errors import InputError
-from gonogo.records.run_directory import (
-    RUN_FILE,
-    name_part,
-    read_description,
-    read_run,
-    write_atomically,
-    write_part,
-)
-from gonogo.records.schema import SCHEMA_VERSION
+from gonogo.records.parts import write_part
+from gonogo.records.run_directory import RUN_FILE, read_description, read_run, write_description
+from gonogo.records.schema import KEY
+from gonogo.records.writing import lock_folder
 from gonogo.schema import Record
 
 MACHINE = ("device", "gpu", "processor")
 """Facts of an environment that all rows of a run share."""
-KEY = ("case", "kernel", "contract")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +49,11 @@ def check_appendable(folder: Path, environment: dict[str, Any]) -> None:
 def _check_folder(folder: Path, environment: dict[str, Any]) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: name a run directory to record to, or a new one")
-    # Listed before run.json is looked for: another process may be writing it, which does so before anything else.
+    # Listed before run.json is looked for: another process may be writing it, which does so
+    # before anything else. What begins with a dot is a lock, or a file that is not whole yet.
     entries = [entry.name for entry in folder.iterdir()] if folder.exists() else []
     if not (folder / RUN_FILE).exists():
-        if any(name != f"{RUN_FILE}.partial" for name in entries):
+        if any(not name.startswith(".") for name in entries):
             raise InputError(f"{folder} is no run directory: it has no {RUN_FILE}. Record to a new one")
         return
     description = read_description(folder)
@@ -81,7 +73,7 @@ def append_records(folder: Path, environment: dict[str, Any], records: Sequence[
     check_appendable(folder, environment)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
+        with lock_folder(folder, wait=True):  # others add what they have in no time
             check_appendable(folder, environment)  # another process may have come first
             _describe(folder, environment)
             table = read_run(folder, ["number", *KEY])
@@ -92,26 +84,10 @@ def append_records(folder: Path, environment: dict[str, Any], records: Sequence[
                 first = 1 + max(table["number"].to_pylist(), default=-1)
                 cases = dict.fromkeys(record.case for record in added)
                 number_of = {case: first + at for at, case in enumerate(cases)}
-                write_part(
-                    name_part(folder), [record.to_dict() | {"number": number_of[record.case]} for record in added]
-                )
+                write_part(folder, [record.to_dict() | {"number": number_of[record.case]} for record in added])
     except OSError as error:
         raise InputError(f"cannot record to {folder}: {error.strerror or error}") from None
     return Appended(folder, len(added), len(records) - len(added))
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    try:
-        import fcntl  # here, for a kernel can be judged where there is no such thing
-    except ImportError:
-        raise InputError(f"{folder} cannot be added to: this system has no file locks that gonogo knows") from None
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _describe(folder: Path, environment: dict[str, Any]) -> None:
@@ -123,5 +99,5 @@ def _describe(folder: Path, environment: dict[str, Any]) -> None:
             return
         description["appended"] = [*description.get("appended", []), environment]
     else:
-        description = {"schema": SCHEMA_VERSION, "environment": environment}
-    write_atomically(folder / RUN_FILE, json.dumps(description, indent=1, sort_keys=True).encode() + b"\n")
+        description = {"environment": environment}
+    write_description(folder, description)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gonogo.errors import InputError
 from gonogo.policies import load_policies
 from gonogo.records.find import find_distinct_runs
-from gonogo.records.run_directory import JOURNAL, add_missing, list_parts, read_description, read_run
-from gonogo.records.schema import check_version, make_schema
+from gonogo.records.parts import Part, list_parts
+from gonogo.records.run_directory import read_description
 from gonogo.schema import name_device, policy_column
 
 Codes = npt.NDArray[np.int8] | npt.NDArray[np.int16]
@@ -89,12 +87,12 @@ class Columns:
 
 def load_columns(paths: Sequence[Path], *, wanted: Collection[str] = EVERYTHING) -> Columns:
     """Read the runs at or right below `paths`; text, and what is `wanted`: of EVERYTHING, or policies' columns."""
-    folders, parts = find_distinct_runs(paths), []
+    folders, parts, sources = find_distinct_runs(paths), [], _list_sources(wanted)
     columns, rows, ends = Columns(), 0, []
     for folder in folders:
         columns.runs.append(folder.name)
         columns.devices.append(name_device(read_description(folder).get("environment")))
-        for part in _list_parts(folder, _list_sources(wanted)):
+        for part in list_parts(folder):
             parts.append((rows, part))
             rows += part.rows
         ends.append(rows)
@@ -106,7 +104,7 @@ def load_columns(paths: Sequence[Path], *, wanted: Collection[str] = EVERYTHING)
     # Arrow's own threads take a third longer over as many small files.
     numbers: dict[str, dict[str, int]] = {name: {} for name in TEXT}
     with ThreadPoolExecutor(pa.cpu_count()) as pool:
-        for filled in pool.map(lambda start_and_part: _fill_part(columns, *start_and_part), parts):
+        for filled in pool.map(lambda start_and_part: _fill_part(columns, sources, *start_and_part), parts):
             for span, names in filled:
                 _rename(columns.codes, numbers, span, names)
     columns.names = {name: list(known) for name, known in numbers.items()}
@@ -117,14 +115,6 @@ def load_columns(paths: Sequence[Path], *, wanted: Collection[str] = EVERYTHING)
     return columns
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Rows to read; how many they are is known before."""
-
-    rows: int
-    read: Callable[[], Iterable[pa.RecordBatch]]
-
-
 def _list_sources(wanted: Collection[str]) -> list[str]:
     """The columns of a record that what is wanted is made from."""
     made_from = {
@@ -132,32 +122,6 @@ def _list_sources(wanted: Collection[str]) -> list[str]:
         "exceeds": ["max_abs", "current_atol", *(policy_column(policy.name) for policy in load_policies())],
     }
     return list(dict.fromkeys([*TEXT, *(source for name in wanted for source in made_from.get(name, [name]))]))
-
-
-def _list_parts(folder: Path, names: list[str]) -> Iterator[_Part]:
-    if (folder / JOURNAL).exists():  # a run that was cut off
-        table = read_run(folder, names)
-        yield _Part(table.num_rows, partial(table.to_batches, max_chunksize=BATCH_ROWS))
-        return
-    for path in list_parts(folder):
-        try:
-            metadata = pq.read_metadata(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(f"{path} is not readable as Parquet: {str(error).partition('.')[0]}") from None
-        check_version((metadata.metadata or {}).get(b"gonogo_schema", b"?").decode(), path)
-        yield _Part(metadata.num_rows, partial(_read_batches, path, names, metadata))
-
-
-def _read_batches(path: Path, names: list[str], metadata: pq.FileMetaData) -> Iterator[pa.RecordBatch]:
-    schema = make_schema()
-    wanted = pa.schema([schema.field(name) for name in names])
-    try:
-        with pq.ParquetFile(path, read_dictionary=TEXT, pre_buffer=False, metadata=metadata) as file:
-            there = [name for name in names if name in file.schema_arrow.names]
-            for batch in file.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
-                yield add_missing(batch, wanted)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} is not readable: {str(error).partition('.')[0]}") from None
 
 
 def _allocate(columns: Columns, rows: int, wanted: Collection[str]) -> None:
@@ -176,10 +140,12 @@ def _allocate(columns: Columns, rows: int, wanted: Collection[str]) -> None:
         setattr(columns, name, np.empty(rows, np.int32))
 
 
-def _fill_part(columns: Columns, start: int, part: _Part) -> list[tuple[slice, dict[str, list[str]]]]:
+def _fill_part(
+    columns: Columns, sources: list[str], start: int, part: Part
+) -> list[tuple[slice, dict[str, list[str]]]]:
     """Write a part's rows to their place; say where its batches lie and what their codes stand for."""
     filled = []
-    for batch in part.read():
+    for batch in part.read(sources, as_codes=TEXT).to_batches(BATCH_ROWS):
         span = slice(start, start + batch.num_rows)
         filled.append((span, {name: _encode(batch[name], columns.codes[name][span]) for name in TEXT}))
         _fill_measured(columns, span, batch)

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gonogo.errors import InputError
-from gonogo.records.append import KEY
+from gonogo.records.parts import join_key
 from gonogo.records.run_directory import read_description, read_run
+from gonogo.records.schema import KEY
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
@@ -49,7 +50,7 @@ def find_distinct_runs(paths: Sequence[Path]) -> list[Path]:
             continue
         for folder in pair:
             if folder not in keys:
-                keys[folder] = _read_keys(folder)
+                keys[folder] = join_key(read_run(folder, KEY))
         shared = pc.sum(pc.is_in(keys[pair[0]], value_set=keys[pair[1]])).as_py()
         if shared:
             raise InputError(
@@ -66,12 +67,3 @@ def _may_share(first: dict[str, Any], second: dict[str, Any]) -> bool:
         return False
     seeds = [(description.get("plan") or {}).get("seed") for description in (first, second)]
     return None in seeds or seeds[0] == seeds[1]
-
-
-def _read_keys(folder: Path) -> pa.Array:
-    """What each row of a run is known by, in one string."""
-    try:
-        table = read_run(folder, list(KEY)).combine_chunks()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{folder} is not readable: {str(error).partition('.')[0]}") from None
-    return pc.binary_join_element_wise(*(table[name] for name in KEY), "|", null_handling="replace")

@@ -39,6 +39,11 @@ MEASURED = (
 )  # fmt: skip
 """Outcomes with an output of the right shape and dtype, which is then measured all the same."""
 
+KEY = ("case", "kernel", "contract")
+"""What a row is known by: another one with the same is the same measurement, or a later one."""
+REQUIRED = ("number", *KEY, "op", "dtype", "role", "outcome")
+"""Columns that no row was ever without; others may be younger than a run."""
+
 _TEXT, _REAL, _SHORT = pa.string(), pa.float64(), pa.float32()
 
 CASE_COLUMNS = {
