@@ -63,7 +63,7 @@ def resume_campaign(
         plan = _read_plan(description, folder, ops_folders)
         find_device(plan.device)
         with keep_switches(plan.device):
-            description["resumed"] = [*description.get("resumed", []), describe_environment(plan.device)]
+            description["resumed"] = [*(description.get("resumed") or []), describe_environment(plan.device)]
             return _run(plan, folder, description, read_done(folder), allowance or Allowance(), workers, report)
 
 
@@ -74,7 +74,10 @@ def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[
     if ops_folders:
         there = [known for known in fields.get("ops_folders", []) if Path(known).is_dir()]
         fields = fields | {"ops_folders": [*there, *ops_folders]}
-    return Plan.from_dict(fields)
+    try:
+        return Plan.from_dict(fields)
+    except InputError as error:
+        raise InputError(f"{folder / 'run.json'}: {error}") from None
 
 
 def _run(

@@ -33,6 +33,10 @@ from gonogo.ops import DTYPES, Kernel, Op, add_folder, find_ops, get_op
 ENDED_A_WORKER = ("crashed", "timed-out", "out-of-memory")
 """Outcomes of kernels that are not to be run again for a comparison."""
 
+WORDS = ("ops", "dtypes", "distributions", "strategies", "ops_folders")
+NUMBERS = ("cases", "seed", "faulty_every", "design")
+"""Fields of a plan, by what they hold; beside them there is the device."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -54,7 +58,7 @@ class Plan:
     _designs: dict[tuple[str, str], Design] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("ops", "dtypes", "distributions", "strategies", "ops_folders"):
+        for name in WORDS:
             object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
         _check_names("dtype", self.dtypes, DTYPES)
         _check_names("distribution", self.distributions, DISTRIBUTIONS)
@@ -91,11 +95,17 @@ class Plan:
     @classmethod
     def from_dict(cls, fields: Any) -> Plan:
         """A plan from its fields in run.json; one that names no design is of the first."""
+        values: dict[str, Any] = {"design": 1}
         try:
-            values: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-            }
-            return cls(**{"design": 1} | values)
+            for name, value in fields.items():
+                if name in NUMBERS and type(value) is not int:
+                    raise TypeError(f"{name} is {value!r}, not a whole number")
+                if name in WORDS and not (
+                    isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
+                ):
+                    raise TypeError(f"{name} is {value!r}, not a list of words")
+                values[name] = value
+            return cls(**values)
         except (AttributeError, TypeError) as error:
             raise InputError(f"this is no plan of a campaign: {error}") from None
 

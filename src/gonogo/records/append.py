@@ -59,7 +59,7 @@ def _check_folder(folder: Path, environment: dict[str, Any]) -> None:
     description = read_description(folder)
     if "plan" in description:
         raise InputError(f"{folder} holds a campaign of gonogo run: record to a directory of its own")
-    recorded = description.get("environment", {})
+    recorded = description.get("environment") or {}
     for fact in MACHINE:
         if recorded.get(fact) != environment.get(fact):
             raise InputError(
@@ -94,10 +94,10 @@ def _describe(folder: Path, environment: dict[str, Any]) -> None:
     """Write run.json, or add to it an environment with other versions or switches."""
     if (folder / RUN_FILE).exists():
         description = read_description(folder)
-        known = [description["environment"], *description.get("appended", [])]
-        if environment in known:
+        appended = description.get("appended") or []
+        if environment in (description.get("environment"), *appended):
             return
-        description["appended"] = [*description.get("appended", []), environment]
+        description["appended"] = [*appended, environment]
     else:
         description = {"environment": environment}
     write_description(folder, description)

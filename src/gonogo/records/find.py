@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gonogo.errors import InputError
-from gonogo.records.parts import join_key
+from gonogo.records.parts import join_key, name_damage
 from gonogo.records.run_directory import read_description, read_run
 from gonogo.records.schema import KEY
 
@@ -20,8 +20,10 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     """Run directories among `paths`, or right below them."""
     folders: list[Path] = []
     for path in paths:
-        below = sorted(entry.parent for entry in path.glob("*/run.json")) if path.is_dir() else []
-        if (path / "run.json").exists():
+        with name_damage(path):
+            below = sorted(entry.parent for entry in path.glob("*/run.json")) if path.is_dir() else []
+            is_run = (path / "run.json").exists()
+        if is_run:
             folders.append(path)
         elif below:
             folders.extend(below)

@@ -83,7 +83,7 @@ def _mark_first(keys: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 def list_files(folder: Path) -> list[Path]:
     """The Parquet files of a run, in the order they were written."""
-    with _name_damage(folder):  # glob would find nothing in a folder that cannot be read
+    with name_damage(folder):  # glob would find nothing in a folder that cannot be read
         return sorted(path for path in folder.iterdir() if path.match("part-*.parquet"))
 
 
@@ -106,7 +106,7 @@ def write_part(folder: Path, rows: Sequence[Row]) -> None:
 def read_journal(folder: Path) -> Iterator[Row]:
     """Rows that no Parquet file holds yet. What a kill cut short is left out: a last line without an end."""
     path = folder / JOURNAL
-    with _name_damage(path):
+    with name_damage(path):
         lines = path.read_bytes().splitlines(keepends=True) if path.is_symlink() or path.exists() else []
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
@@ -131,7 +131,7 @@ def _read_rows(
         pa.field(name, pa.dictionary(pa.int32(), pa.string()) if name in as_codes else schema.field(name).type)
         for name in names
     ]
-    with _name_damage(path):
+    with name_damage(path):
         if journal is None:
             table = _read_file(path, names, as_codes)
         else:
@@ -164,7 +164,7 @@ def add_missing(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 @contextmanager
-def _name_damage(path: Path) -> Iterator[None]:
+def name_damage(path: Path) -> Iterator[None]:
     """Around reading a file of rows: whatever is wrong with it is said in a line that names it."""
     try:
         yield

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,13 @@ from gonogo.schema import Record
 
 PART_ROWS = 20_000
 RUN_FILE = "run.json"
+DESCRIBED = {
+    "environment": (dict, NoneType),
+    "plan": (dict, NoneType),
+    "resumed": (list, NoneType),
+    "appended": (list, NoneType),
+}
+"""What run.json may hold beside the version, and as what."""
 
 
 class RunDirectory:
@@ -34,8 +42,11 @@ class RunDirectory:
         self.part_rows = part_rows
         self._columns = frozenset(make_schema().names)
         folder.mkdir(parents=True, exist_ok=True)
-        # Read before anything is written: what is damaged stays as it is. Rows that a part has too are left to it.
-        self._rows = [row for part in list_parts(folder) if part.journal for row in part.list_journal()]
+        # Read whole before anything is written: what is damaged stays as it is.
+        journals = [part for part in list_parts(folder) if part.journal]
+        for part in journals:
+            part.read(make_schema().names)
+        self._rows = [row for part in journals for row in part.list_journal()]
         write_description(folder, description)
         # A line cut short by a kill must not be glued to the next.
         self._rewrite_journal()
@@ -100,15 +111,26 @@ def read_description(folder: Path) -> dict[str, Any]:
     path = folder / RUN_FILE
     try:
         description = json.loads(path.read_bytes())
+        json.dumps(
+            description, ensure_ascii=False
+        ).encode()  # a half of a pair of surrogates cannot be told anywhere
     except (FileNotFoundError, NotADirectoryError):
         absent = "it is a file" if folder.exists() else "it does not exist"
         problem = f"it has no {RUN_FILE}" if folder.is_dir() else absent
         raise InputError(f"{folder} is no run directory: {problem}") from None
-    except ValueError as error:
-        raise InputError(f"{path} is not readable as JSON: {error}") from None
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}. Make it readable, or restore it from a copy"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not readable as JSON: {error}. Restore it from a copy") from None
     if not isinstance(description, dict):
         raise InputError(f"{path} describes no run: it holds a JSON {type(description).__name__}, not an object")
     check_version(description.get("schema"), path)
+    for name, kinds in DESCRIBED.items():
+        if not isinstance(description.get(name), kinds):
+            kind = type(description[name]).__name__
+            raise InputError(f"{path} describes no run: {name} is a JSON {kind}. Restore it from a copy")
     return description
 
 
