@@ -81,7 +81,7 @@ def test_kill_and_resume(moment: str, undisturbed: list[dict], tmp_path: Path) -
     kept = read_rows(folder)
     assert 0 < len(kept) < len(undisturbed)
     assert all(row in undisturbed for row in kept)
-    progress = resume_campaign(folder, workers=2)
+    progress = resume_campaign(folder, workers=2, ops_folders=[str(MORE_OPS)])
     assert progress.rows == progress.total
     assert read_rows(folder) == undisturbed
     assert not (folder / "journal.jsonl").exists()
@@ -92,7 +92,7 @@ def test_resume_of_a_whole_run_does_nothing(tmp_path: Path) -> None:
     plan = Plan(("calm",), ("float32",), cases=1, ops_folders=(str(MORE_OPS),))
     run_campaign(plan, tmp_path, workers=1)
     before = read_rows(tmp_path)
-    assert resume_campaign(tmp_path, workers=1).outcomes == {}
+    assert resume_campaign(tmp_path, workers=1, ops_folders=[str(MORE_OPS)]).outcomes == {}
     assert read_rows(tmp_path) == before
     with pytest.raises(InputError, match="already holds a run; go on with it by --resume"):
         run_campaign(plan, tmp_path, workers=1)

@@ -43,7 +43,7 @@ def test_run_then_resume_then_show(tmp_path: Path) -> None:
     assert {"python", "torch", "numpy", "processor", "switches", "torch_flags", "commit"} <= set(
         description["environment"]
     )
-    again = gonogo("run", "--resume", "--out", folder, "--json")
+    again = gonogo("run", "--resume", "--out", folder, "--ops-path", MORE_OPS, "--json")
     assert json.loads(again.stdout)["outcomes"] == {}
     faulty = next(row for row in table.to_pylist() if row["kernel"] == "calm_drops_last" and row["bound"] > 100)
     shown = spawn("show", faulty["case"], "calm_drops_last", "--ops-path", MORE_OPS, "--json", "--device", "cpu")
@@ -194,6 +194,19 @@ def test_show_without_torch() -> None:
     )
 
 
+def test_resume_imports_nothing_that_a_run_names(tmp_path: Path) -> None:
+    """A run directory may be from anybody: it holds data, and which code is run is not for it to say."""
+    trap = tmp_path / "ops" / "trap"
+    trap.mkdir(parents=True)
+    (trap / "__init__.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()")
+    plan = {"ops": ["trap"], "ops_folders": [str(trap.parent)], "design": 3, "device": "cpu"}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text(json.dumps({"schema": 1, "environment": {}, "plan": plan}))
+    for words in (["run", "--resume", "--out"], ["evaluate"], ["calibrate"]):
+        assert gonogo(*words, tmp_path / "run", cwd=tmp_path).returncode == 2
+        assert not (tmp_path / "sprung").exists()
+
+
 def test_resume_where_the_ops_have_moved(tmp_path: Path) -> None:
     shutil.copytree(Path(MORE_OPS) / "calm", tmp_path / "before" / "calm")
     options = ["--device", "cpu", "--dtypes", "float32", "--cases", 1, "--seed", 2, "--workers", 1]
@@ -202,7 +215,11 @@ def test_resume_where_the_ops_have_moved(tmp_path: Path) -> None:
     (tmp_path / "before").rename(tmp_path / "after")
     next((tmp_path / "run").glob("part-*.parquet")).unlink()
     lost = gonogo("run", "--resume", "--out", tmp_path / "run")
-    assert (lost.returncode, lost.stderr) == (2, f"gonogo: {tmp_path / 'before'} is not a folder of ops\n")
+    assert (lost.returncode, lost.stderr) == (
+        2,
+        f"gonogo: the run in {tmp_path / 'run'} had ops from {tmp_path / 'before'}. Their code is run only from "
+        "where you say: name each folder again by --ops-path\n",
+    )
     found = gonogo("run", "--resume", "--out", tmp_path / "run", "--ops-path", tmp_path / "after", "--json")
     assert json.loads(found.stdout)["outcomes"] == {"ok": 3}
 
@@ -229,8 +246,11 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     campaign.send_signal(signal.SIGINT)
     _, said = campaign.communicate(timeout=60)
     assert campaign.returncode == 130
-    assert said == f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}\n"
+    assert (
+        said
+        == f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder} --ops-path {MORE_OPS}\n"
+    )
     assert 0 < read_run(folder).num_rows < 3 * cases
     assert not journal.exists()
-    again = json.loads(gonogo("run", "--resume", "--out", folder, "--json").stdout)
+    again = json.loads(gonogo("run", "--resume", "--out", folder, "--ops-path", MORE_OPS, "--json").stdout)
     assert again["records"] == again["planned"] == read_run(folder).num_rows == 3 * cases

@@ -106,5 +106,5 @@ def test_control_that_crashed_is_not_run_again_after_resume(rough_folder: Path, 
     directory.append_rows(begun)
     directory.close()
     assert {job.gave_nothing for job in plan_rough().jobs(read_done(tmp_path))} == {("rough_torch",)}
-    resume_campaign(tmp_path, workers=2)
+    resume_campaign(tmp_path, workers=2, ops_folders=[str(MORE_OPS)])
     check_rough(read_run(tmp_path).to_pylist())

@@ -56,7 +56,7 @@ def resume_campaign(
     report: Report | None = None,
     ops_folders: Sequence[str] = (),
 ) -> Progress:
-    """Complete the plan of a run that was cut off; `ops_folders` if folders of its own ops have moved."""
+    """Complete the plan of a run that was cut off; `ops_folders` again, if it had ops of its own."""
     read_description(folder)  # says what is no run, before a lock is laid there
     with lock_folder(folder):
         description = read_description(folder)
@@ -71,11 +71,16 @@ def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[
     fields = description.get("plan")
     if not isinstance(fields, dict):
         raise InputError(f"{folder / 'run.json'} has no plan: the run cannot be completed")
-    if ops_folders:
-        there = [known for known in fields.get("ops_folders", []) if Path(known).is_dir()]
-        fields = fields | {"ops_folders": [*there, *ops_folders]}
+    # Code is imported from folders of ops: a file of data does not decide from which.
+    recorded = fields.get("ops_folders")
+    if recorded and not ops_folders:
+        named = ", ".join(map(str, recorded)) if isinstance(recorded, list) else recorded
+        raise InputError(
+            f"the run in {folder} had ops from {named}. "
+            "Their code is run only from where you say: name each folder again by --ops-path"
+        )
     try:
-        return Plan.from_dict(fields)
+        return Plan.from_dict(fields | {"ops_folders": list(ops_folders)})
     except InputError as error:
         raise InputError(f"{folder / 'run.json'}: {error}") from None
 

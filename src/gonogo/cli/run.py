@@ -66,7 +66,9 @@ WITH_RESUME = ("out", "resume", "workers", "timeout_s", "memory_gb", "ops_path",
     help=f"Of shapes: {', '.join(STRATEGIES)}. All by default.",
 )  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), help="Run directory; runs/DEVICE-SEED by default.")
-@click.option("--resume", is_flag=True, help="Complete the run in --out; its own plan is used.")
+@click.option(
+    "--resume", is_flag=True, help="Complete the run in --out; its own plan is used, and --ops-path again."
+)
 @click.option(
     "--quick", is_flag=True, help="Two cases per op and dtype: everything once, in about 20 s on two cores."
 )
@@ -124,7 +126,8 @@ def run(
         with Reporter() as reporter:
             progress = start(allowance=allowance, workers=workers, report=partial(report_records, reporter))
     except KeyboardInterrupt:
-        message = f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}"
+        again = "".join(f" --ops-path {path}" for path in folders)
+        message = f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}{again}"
         raise Interrupted(message) from None
     _print_summary(folder, progress, time.monotonic() - started, as_json=as_json)
 
