@@ -115,6 +115,29 @@ def test_a_limit_from_too_few_cases_is_named(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
+def test_a_limit_that_was_loosened_by_hand_is_named(pytester: pytest.Pytester) -> None:
+    """In pytest's summary and on the page for a CI job, once per op, with the command that measures it again."""
+    pytester.makepyfile(f"""{RIGHT}
+    def test_again(gonogo):
+        gonogo.verify(torch.relu, "relu", device="cpu")
+    """)
+    run(pytester, "--gonogo-update").assert_outcomes(passed=4)
+    lock = pytester.path / "gonogo.lock"
+    before, relu, after = lock.read_text().partition('op = "relu"')
+    lock.write_text(before + relu + after.replace("value = 2.0", "value = 2000.0", 1))
+    told = (
+        "relu, contract float32: the limit 2000 is far above 0, the most that its controls read, and the package's "
+        "own, 2. Measure it again: pytest --gonogo-update"
+    )
+    found = run(pytester, "-n", "2", "--gonogo-summary", "page.md")
+    found.assert_outcomes(passed=4)
+    assert [line for line in list_section(found) if "far above" in line] == [told]
+    assert (pytester.path / "page.md").read_text().count(told) == 1
+    run(pytester, "--gonogo-update").assert_outcomes(passed=4)
+    assert not any("far above" in line for line in list_section(run(pytester)))
+
+
+@pytest.mark.slow
 def test_a_limit_from_another_device_is_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(f"""{RIGHT}
     def test_again(gonogo):

@@ -158,7 +158,7 @@ def test_a_lock_without_limits(path: Path) -> None:
 
 
 AGAIN = "Make it again with: gonogo calibrate RUNS"
-KEYS = "op, contract, kernel, dtype, gauge, rule, parameters, value, cases, exceeding, fp_upper95, runs"
+KEYS = "op, contract, kernel, dtype, gauge, rule, parameters, value, cases, exceeding, fp_upper95, runs, worst"
 SECOND = "gonogo.lock: limit 2 (softmax/float32/bound)"
 CONFLICT = """\
 <<<<<<< HEAD

@@ -45,6 +45,8 @@ class Limit:
     fp_upper95: float = 1.0
     """False-positive rate on cases like these, at most, with 95 % confidence."""
     runs: tuple[str, ...] = ()
+    worst: float | None = None
+    """The largest of its readings; None in lock files from before it was kept."""
 
     @property
     def is_universal(self) -> bool:
@@ -69,5 +71,5 @@ def make_limit(
     exceeding = int((readings > value).sum())
     return Limit(
         op, contract, kernel, dtype, gauge, rule.name, dict(rule.parameters), value, len(readings), exceeding,
-        upper_bound(exceeding, len(readings)), tuple(runs),
+        upper_bound(exceeding, len(readings)), tuple(runs), float(readings.max()) if len(readings) else None,
     )  # fmt: skip

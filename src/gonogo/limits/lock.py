@@ -187,9 +187,10 @@ _KINDS = {
     "exceeding": _COUNT,
     "fp_upper95": _NUMBER,
     "runs": (_is_texts, "a list of texts"),
+    "worst": (_is_value, "a finite number >= 0"),
 }
 """Keys of an entry in the order they are written in, and what each holds."""
-_MAY_BE_ABSENT = ("kernel", "dtype")
+_MAY_BE_ABSENT = ("kernel", "dtype", "worst")
 assert tuple(_KINDS) == tuple(field.name for field in fields(Limit))
 
 
@@ -215,6 +216,7 @@ def _parse_limit(entry: dict[str, Any], where: str, file: _File) -> Limit:
         exceeding=entry["exceeding"],
         fp_upper95=float(entry["fp_upper95"]),
         runs=tuple(entry["runs"]),
+        worst=float(entry["worst"]) if "worst" in entry else None,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 from gonogo.errors import InputError
 from gonogo.limits import EVERY_OP, Limit
 from gonogo.limits.lock import list_devices, read_lock
+from gonogo.limits.loose import tell_loose
 from gonogo.ops import Op
 from gonogo.schema import Contract
 
@@ -137,6 +138,14 @@ def check_limit(limit: Limit, lock: str) -> Limit:
     return limit
 
 
+def note_loose(limit: Limit) -> str | None:
+    """What is to be said of a limit that is not the package's, where it is looser than any rule makes it."""
+    limits, _ = read_lock(shipped_lock())
+    own = [known for known in limits if (known.op, known.contract) == (limit.op, limit.contract)]
+    comparable = [known for known in own if (known.gauge, known.dtype) == (limit.gauge, limit.dtype)]
+    return tell_loose(limit, next(iter(comparable), None))
+
+
 def tell_origin(chosen: FoundLimit) -> str:
     """Where a limit is from: rule, cases and kernels, and the machine; of a universal one, why it is used."""
     limit = chosen.limit
@@ -150,9 +159,11 @@ def tell_origin(chosen: FoundLimit) -> str:
         made_from = f"{_count(limit.cases, 'reading')} of {_count(chosen.controls, 'control')}"
         worth = f"at most {100 * limit.fp_upper95:.2g} % false positives, with 95 % confidence"
         return f"{limit.rule}, {made_from} on {_count(chosen.cases, 'case')}; {worth}"
+    note = note_loose(limit) if chosen.lock is not None or chosen.origin == "given" else None
+    loose = f"; it is {note}" if note else ""
     where = f" on {chosen.devices}" if chosen.devices else ""
     why = ": this op has no limit of its own" if limit.is_universal else ""
-    return f"{limit.rule}, {limit.cases:,} cases of {limit.kernel or 'correct kernels'}{where}{why}"
+    return f"{limit.rule}, {limit.cases:,} cases of {limit.kernel or 'correct kernels'}{where}{why}{loose}"
 
 
 def _count(number: int, name: str) -> str:

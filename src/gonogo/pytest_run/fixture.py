@@ -186,7 +186,7 @@ class Fixture:
 
     def _describe_limit(self, op: Op, contract: Contract, limit: Limit | None) -> Held | None:
         """What the limit in use is from; None: it is the deterministic bound."""
-        from gonogo.limits.shipped import find_limit
+        from gonogo.limits.shipped import find_limit, note_loose
         from gonogo.user.calibration import count_per_dtype
 
         if limit is None:
@@ -194,7 +194,9 @@ class Fixture:
             devices = (found.devices,) if found.devices not in (None, "?") else ()
             return None if found.limit is None else Held("package", found.limit.cases, None, devices)
         source: Literal["lock", "here"] = "here" if self._suite.is_fresh(limit) else "lock"
-        return Held(source, limit.cases, count_per_dtype(limit), self._suite.list_devices(limit))
+        loose = note_loose(limit)
+        told = f"the limit {limit.value:.4g} is {loose}" if loose else None
+        return Held(source, limit.cases, count_per_dtype(limit), self._suite.list_devices(limit), told)
 
     def _tell_source(self, limit: Limit | None) -> str:
         """Where the limit is from, for a failure."""

@@ -27,6 +27,8 @@ class Held:
     """Cases of every dtype that it was measured on, where that is known."""
     devices: tuple[str, ...] = ()
     """Machines that it was measured on."""
+    loose: str | None = None
+    """What it is far above, where no rule would make it so."""
 
     def is_from(self, device: str, machine: str) -> bool:
         """Whether it was measured on a machine; runs on a CPU may name none."""
@@ -137,17 +139,20 @@ def _report_failure(verification: Verification) -> str:
 
 
 def tell_limits(judged: Iterable[Judged], lock_option: str) -> list[str]:
-    """Of which limits cases or device are not those that were judged; a line for each op and contract.
+    """Which limits are looser than a rule makes them, or from other cases or devices than were judged; a line each.
 
     `lock_option` is how pytest is told of the lock file, with a space before it.
     """
     fewer: dict[tuple[str, str], Judged] = {}
     elsewhere: dict[tuple[str, str], str] = {}
+    loose: dict[tuple[str, str], str] = {}
     package: set[str] = set()
     for one in judged:
         key, held = (one.op, one.contract), one.held
         if held is None:
             continue
+        if held.loose:
+            loose[key] = f"{held.loose}. Measure it again: pytest --gonogo-update{lock_option}"
         if held.source == "lock" and held.cases < one.cases and (key not in fewer or fewer[key].cases < one.cases):
             fewer[key] = one
         if one.device and one.machine and held.devices and not held.is_from(one.device, one.machine):
@@ -156,9 +161,11 @@ def tell_limits(judged: Iterable[Judged], lock_option: str) -> list[str]:
                 package.add(f"the package's limits are from {devices}; judged on {one.machine}")
             else:
                 elsewhere[key] = f"the limit is from {devices}, judged on {one.machine}"
-    lines = {key: [_tell_fewer(one, lock_option)] for key, one in fewer.items()}
-    for key, line in elsewhere.items():
-        lines.setdefault(key, []).append(line)
+    lines: dict[tuple[str, str], list[str]] = {}
+    told_fewer = {key: _tell_fewer(one, lock_option) for key, one in fewer.items()}
+    for kind in (loose, told_fewer, elsewhere):
+        for key, line in kind.items():
+            lines.setdefault(key, []).append(line)
     named = [f"{key[0]}, contract {key[1]}: {line}" for key in sorted(lines) for line in lines[key]]
     return [*sorted(package), *named]
 

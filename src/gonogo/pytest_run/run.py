@@ -115,7 +115,7 @@ class Run:
         return {name: test for name, test in sorted(self.tests.items()) if name in self.collected or test.judged}
 
     def tell_limits(self) -> list[str]:
-        """Of which limits cases or device are not those that were judged."""
+        """Which limits are too loose, or not from the cases or the device that were judged."""
         return tell_limits([one for test in self.tests.values() for one in test.judged], self.lock_option)
 
     def settle_lock(self) -> bool:
