@@ -316,6 +316,13 @@ def test_diff_turns_around(old: list[Limit], new: list[Limit]) -> None:
     assert diff_limits(old, old[::-1]) == []
 
 
+def test_a_byte_order_mark_is_no_part_of_a_lock(tmp_path: Path) -> None:
+    """Some editors put one in front when they save."""
+    write_lock(tmp_path / "plain", [SOFTMAX], {"gonogo": "0.1.0"})
+    (tmp_path / "marked").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "plain").read_bytes())
+    assert read_lock(tmp_path / "marked") == read_lock(tmp_path / "plain")
+
+
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,7 +96,7 @@ def read_lock(path: Path, *, name: str | None = None, remedy: str = CALIBRATE) -
     """
     file = _File(name or str(path), remedy)
     try:
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")  # some editors begin a file with a mark
     except FileNotFoundError:
         raise InputError(f"there is no {file}. Make one with: gonogo calibrate RUNS") from None
     except OSError as error:
