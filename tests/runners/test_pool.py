@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command import spawn
 from warm import run_python
 
 from gonogo.campaign import Allowance, Plan, run_campaign
@@ -47,6 +48,17 @@ def test_workers_have_the_environment_of_their_own_campaign(
         said += [row["detail"] for row in read_run(folder).to_pylist() if row["kernel"] == "tells_environment"]
     told = [one.partition(" (")[0] for one in said]
     assert told == [f"RuntimeError: {value}" for value in ("not set", "0", "1", "not set")]
+
+
+@pytest.mark.slow
+def test_a_folder_for_temporary_files_whose_path_is_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of the server that workers come from is a path, of at most 107 bytes."""
+    folder = tmp_path / ("x" * 150)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    ended = spawn("run", "relu", "--cases", 1, "--dtype", "float32", "--device", "cpu", "--out", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    assert list(folder.iterdir()) == []
 
 
 def test_memory_below_a_workers_own_size(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing.connection import Connection, wait
@@ -37,6 +38,8 @@ SAFE_PATH = "PYTHONSAFEPATH"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 GRACE_S = 90.0
 """What a judge may take beyond the time of its guest: to start it, load it, and to end it."""
+SOCKET_ADDRESS_BYTES = 103
+"""What the address of a Unix socket holds on macOS; on Linux it is 107."""
 START_UP_S = 120.0
 """What importing torch and reaching a GPU may take on a busy machine."""
 
@@ -342,7 +345,8 @@ def _start_fork_server() -> None:
     safe = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     try:
-        ensure_running()
+        with _near_temporary_folder():
+            ensure_running()
     finally:
         if safe is None:
             del os.environ[SAFE_PATH]
@@ -350,6 +354,19 @@ def _start_fork_server() -> None:
             os.environ[SAFE_PATH] = safe
         if before is not None:
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _near_temporary_folder() -> Iterator[None]:
+    """Have the server's socket lie where its address fits: it is a path in the folder for temporary files."""
+    far = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-xxxxxxxx/listener-xxxxxxxx") > SOCKET_ADDRESS_BYTES
+    near = next((folder for folder in ("/tmp", "/var/tmp") if os.access(folder, os.W_OK | os.X_OK)), None)
+    before = tempfile.tempdir
+    tempfile.tempdir = near if far and near else before
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def _describe_exit(code: int | None) -> str:
