@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ def gonogo(*words: object, cwd: Path | None = None) -> Ended:
             stack.enter_context(mock.patch.object(sys, name, value))
         stack.enter_context(_keep_ops())
         stack.enter_context(_keep_torch())
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            stack.callback(signal.signal, number, signal.getsignal(number))
         try:
             main()
         except SystemExit as ended:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
@@ -11,7 +14,7 @@ import click
 
 from gonogo._version import __version__
 from gonogo.cli._completion import PROGRAM, VARIABLE, find_shell, install_script, make_script
-from gonogo.cli._output import echo, prepare_streams, print_error
+from gonogo.cli._output import echo, forget, prepare_streams, print_error
 from gonogo.cli._parse import Commands, Interrupted, show_examples
 from gonogo.cli.audit import audit
 from gonogo.cli.calibrate import calibrate
@@ -23,7 +26,9 @@ from gonogo.cli.reproduce import reproduce
 from gonogo.cli.run import run
 from gonogo.cli.serve import serve
 from gonogo.cli.show import show
-from gonogo.errors import GonogoError
+from gonogo.errors import GonogoError, InputError
+
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def _show_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
@@ -70,6 +75,7 @@ for command in (audit, calibrate, check, demo, evaluate, ops, reproduce, run, se
 def main() -> None:
     """Entry point: one line and exit code 2 for what gonogo refuses; 3 for a crash, which is no verdict."""
     prepare_streams()
+    _take_signals()
     try:
         code = cli.main(prog_name=PROGRAM, complete_var=VARIABLE, standalone_mode=False)
     except (KeyboardInterrupt, click.Abort):  # before any command has begun
@@ -87,12 +93,32 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _take_signals() -> None:
+    """Have SIGTERM and SIGHUP end a command as Ctrl-C does: workers and temporary files go with it."""
+    terminals = [stream for stream in (sys.stdout, sys.stderr) if stream.isatty()]
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        for ending in ENDING:  # a terminal that closes may send several
+            signal.signal(ending, signal.SIG_IGN)
+        if number != signal.SIGTERM:  # it is gone
+            for stream in terminals:
+                forget(stream)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        return  # Python allows it there alone
+    for ending in ENDING:
+        if signal.getsignal(ending) == signal.SIG_DFL:  # nohup has one of them ignored
+            signal.signal(ending, interrupt)
+
+
 def _refuse(kind: str, message: str, code: int, *, show: Callable[[], None] | None = None) -> NoReturn:
     """Say on stderr why there is no answer, under --json on stdout as well, and end."""
-    if show is None:
-        echo(f"gonogo: {message}", aside=True)
-    else:
-        show()
-    if "--json" in sys.argv[1:]:
-        print_error(kind, message, code)
+    with contextlib.suppress(InputError):  # nowhere to say it: a full disk, a terminal that is gone
+        if show is None:
+            echo(f"gonogo: {message}", aside=True)
+        else:
+            show()
+        if "--json" in sys.argv[1:]:
+            print_error(kind, message, code)
     sys.exit(code)

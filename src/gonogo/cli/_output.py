@@ -61,13 +61,13 @@ def echo(text: str, *, aside: bool = False) -> None:
         stream.write(text if text.endswith("\n") else f"{text}\n")
         stream.flush()
     except BrokenPipeError:
-        _forget(stream)
+        forget(stream)
     except OSError as error:  # a full disk
-        _forget(stream)
+        forget(stream)
         raise InputError(f"the output cannot be written: {error.strerror}") from None
 
 
-def _forget(stream: TextIO) -> None:
+def forget(stream: TextIO) -> None:
     """Write no more to it, nor at Python's end, when what is still held is flushed."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

@@ -18,13 +18,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from gonogo.errors import CampaignFailed, InputError
 from gonogo.execution.bench import Job
 from gonogo.execution.execute import make_records
 from gonogo.runners.environment import read_switches
+from gonogo.runners.keeper import measure_family
 from gonogo.runners.printed import Transcript
 from gonogo.runners.stem import PACKAGE, find_stem
 from gonogo.runners.worker import GuestSetting, Stranger, work
@@ -51,7 +51,7 @@ class Allowance:
     timeout_s: float = 60.0
     """Per kernel and case, compilation included."""
     memory_bytes: float = 8 * 2**30
-    """Resident memory of a worker."""
+    """Resident memory of a worker, with that of all processes that its kernels have started."""
 
     def __post_init__(self) -> None:
         if not self.timeout_s > 0:
@@ -115,24 +115,14 @@ class Worker:
         self.ready = False
         self.since = time.monotonic()
 
-    @property
-    def resident_bytes(self) -> int:
-        """Resident memory of the process; 0 once it is gone."""
-        try:
-            return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except (FileNotFoundError, ProcessLookupError, IndexError):
-            return 0
-
     def start(self, job: Job) -> None:
         """Hand it a job."""
         self.job, self.kernel, self.records, self.since = job, None, [], time.monotonic()
         self.pipe.send(job)
 
     def kill(self) -> str:
-        """End it, whatever it is doing; what it printed last."""
-        if self.process.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self.process.pid, signal.SIGKILL)
+        """End it, whatever it is doing, and all that it has started; what it printed last."""
+        self.process.terminate()  # its keeper, which ends the rest
         self.process.join()
         self.pipe.close()
         return self.transcript.close()
@@ -264,14 +254,14 @@ class Pool:
             # A judge that has announced a kernel sees to the time of its guest by itself.
             if idle_s > allowed_s + (0 if self._stem is None or worker.kernel is None else GRACE_S):
                 return "timed-out", f"no answer in {allowed_s:g} s"
-        resident = worker.resident_bytes
+        resident = measure_family(worker.process.pid, self._worker_bytes)
         if worker.ready and resident > self._worker_bytes:
             return "out-of-memory", self._compare_memory(resident)
         return None
 
     def _check_own_size(self, worker: Worker) -> None:
         """Refuse a limit that no worker can keep, even before it runs anything."""
-        resident = worker.resident_bytes
+        resident = measure_family(worker.process.pid, self._worker_bytes)
         if resident > self._worker_bytes:
             raise CampaignFailed(
                 f"a worker does not fit: {self._compare_memory(resident)} before it has run a kernel. "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ from gonogo.execution.bench import Job
 from gonogo.execution.execute import make_records, run_job
 from gonogo.execution.precision import configure_torch
 from gonogo.execution.remote import Guests
+from gonogo.runners.keeper import fork_worker
 from gonogo.runners.printed import Printed
 from gonogo.schema import Outcome
 
@@ -51,7 +51,7 @@ def work(
     guest_setting: GuestSetting | None = None,
 ) -> None:
     """Serve jobs until the other end hangs up; `transcript` is the file that kernels print to."""
-    _detach()
+    _detach(pipe, guest_setting)
     printed = Printed(transcript)
     guests = None if guest_setting is None else guest_setting.open(printed.file)
     _set_environment(switches)
@@ -103,13 +103,19 @@ def _set_environment(switches: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _detach() -> None:
+def _detach(pipe: Connection, guest_setting: GuestSetting | None) -> None:
     """No terminal, no Ctrl-C, and no life after the campaign."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+    def close() -> None:
+        """In the keeper: others are to see that the worker has ended."""
+        pipe.close()
+        if guest_setting is not None:
+            guest_setting.stem.close()
+
+    fork_worker(close)
 
 
 def _limit_gpu_memory(gpu_memory_share: float) -> None:

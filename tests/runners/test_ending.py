@@ -1,0 +1,79 @@
+"""Nothing outlives a campaign: neither its workers nor what kernels have started, however it ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gonogo.campaign import Allowance, Plan, run_campaign
+from gonogo.records import read_run
+
+MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
+DEADLINE_S = 60.0
+"""After which a process is taken to live for ever."""
+
+
+def read_told(folder: Path, kernels: int) -> list[int]:
+    """The numbers of processes that kernels tell of, once so many have."""
+    until = time.monotonic() + DEADLINE_S
+    while len(told := list(folder.glob("*.told"))) < kernels:
+        assert time.monotonic() < until
+        select.select([], [], [], 0.02)
+    return [int(number) for path in told for number in path.read_text().split()]
+
+
+def wait_for_end(process: int) -> bool:
+    """Whether a process has ended, or ends before the deadline."""
+    try:
+        handle = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], DEADLINE_S)[0])
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_outlives_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    temporary, told = tmp_path / "temporary", tmp_path / "told"
+    temporary.mkdir()
+    told.mkdir()
+    words = ("run", "endless", "--cases", "2", "--dtype", "float32", "--workers", "2", "--out", tmp_path / "run")
+    environment = os.environ | {"TMPDIR": str(temporary), "ENDLESS_FOLDER": str(told)}
+    terminal, shown = os.openpty()
+    campaign = subprocess.Popen(
+        [sys.executable, "-m", "gonogo", *map(str, words), "--ops-path", MORE_OPS, "--timeout", "600",
+         "--memory-gb", "0.6", "--distribution", "uniform"],
+        env=environment, stderr=shown if number == signal.SIGHUP else subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:  # two workers crash and two spin, each with a process of its own
+        processes = read_told(told, 4)
+    finally:
+        for file in (shown, terminal):
+            os.close(file)
+        campaign.send_signal(number)
+    _, said = campaign.communicate(timeout=DEADLINE_S)
+    assert [process for process in processes if not wait_for_end(process)] == []
+    if number != signal.SIGKILL:
+        assert (campaign.returncode, list(temporary.iterdir())) == (130, [])
+    if number == signal.SIGTERM:
+        assert said.splitlines()[-1].startswith("interrupted: what is done is kept. Go on: gonogo run --resume")
+
+
+def test_memory_of_what_a_kernel_starts_is_the_workers(tmp_path: Path) -> None:
+    plan = Plan(("endless",), ("float32",), cases=1, distributions=("uniform",), ops_folders=(MORE_OPS,))
+    run_campaign(plan, tmp_path, allowance=Allowance(timeout_s=3.0, memory_bytes=0.6 * 2**30), workers=1)
+    outcomes = {row["kernel"]: (row["outcome"], row["detail"]) for row in read_run(tmp_path).to_pylist()}
+    assert outcomes["copies"] == ("ok", None)
+    assert outcomes["starts_and_crashes"] == ("crashed", "killed by SIGSEGV")
+    assert outcomes["eats_memory_elsewhere"][0] == "out-of-memory"
+    assert "GiB resident, 0.6 allowed" in outcomes["eats_memory_elsewhere"][1]
+    assert outcomes["spins"][0] == "timed-out"
