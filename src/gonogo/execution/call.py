@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,7 +11,6 @@ from gonogo.errors import BadArguments
 from gonogo.execution.bench import Bench
 from gonogo.execution.dtypes import NARROW
 from gonogo.execution.functions import find_wanted, make_cotangent, restore_state
-from gonogo.execution.precision import keep_precision
 from gonogo.guest.calling import (
     FILLINGS,
     Form,
@@ -27,7 +25,7 @@ from gonogo.guest.calling import (
     take_leaves,
     to_torch,
 )
-from gonogo.ops import InFolder, Kernel
+from gonogo.ops import Kernel
 
 __all__ = ["FILLINGS", "Leaves", "call_twice", "make_form", "shares_memory", "take_leaves", "to_torch"]
 
@@ -40,10 +38,10 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
     bench.strays = 0
     held = list_state(function) if isinstance(function, torch.nn.Module) else {}
     form = make_form(kernel, bench, held)
-    first = _call(function, form, kernel, bench, 0)
+    first = _call(function, form, bench, 0)
     copied = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
     synchronize(bench.job.device)
-    again = _call(function, form, kernel, bench, 1)
+    again = _call(function, form, bench, 1)
     return copied, again.leaves, again.elapsed_s
 
 
@@ -58,17 +56,14 @@ def make_form(kernel: Kernel, bench: Bench, state: dict[str, torch.Tensor]) -> F
     )  # fmt: skip
 
 
-def _call(function: Callable[..., Any], form: Form, kernel: Kernel, bench: Bench, number: int) -> Once:
+def _call(function: Callable[..., Any], form: Form, bench: Bench, number: int) -> Once:
     def draw_cotangent(path: str, leaf: torch.Tensor) -> torch.Tensor:
         return make_cotangent(bench.job.case.id, path, leaf, str(leaf.dtype).removeprefix("torch."))
 
-    ours = isinstance(kernel.source, InFolder)
-    # Whatever a user has torch set to, a kernel of an op's folder must keep what it promises.
-    with keep_precision() if ours else nullcontext():
-        try:
-            once = call_once(function, form, bench.call, bench.pristine, number, draw_cotangent)
-        except UnknownArgument as error:
-            raise BadArguments(str(error)) from None
+    try:
+        once = call_once(function, form, bench.call, bench.pristine, number, draw_cotangent)
+    except UnknownArgument as error:
+        raise BadArguments(str(error)) from None
     bench.strays += once.strays
     bench.changed = restore_state(function, bench.op)
     bench.aliases = once.aliases

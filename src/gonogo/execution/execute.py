@@ -19,9 +19,10 @@ from gonogo.execution.judging import judge_leaves, read_leaves, settle_leaves
 from gonogo.execution.measurement import compare_outputs, measure_output
 from gonogo.execution.outcome import explain, find_fault
 from gonogo.formats import FORMATS
+from gonogo.guest import flags
 from gonogo.guest.launches import Launches, RefusedLaunch, WrongDevice
 from gonogo.instrument.stats import measure
-from gonogo.ops import InText, Kernel, Op
+from gonogo.ops import AtHand, InText, Kernel, Op
 from gonogo.policies import Twin
 from gonogo.records import MEASURED
 from gonogo.schema import ULP_SATURATED, Contract, Element, Outcome, Record
@@ -67,9 +68,11 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
     launches = Launches(bench.job.device, refused)
     try:
         if kernel.name not in bench.opened:
-            bench.opened[kernel.name] = open_kernel(kernel.load(), bench.op, bench.job.device)
+            with flags.keep():  # what a file sets when it is loaded is no part of a call
+                bench.opened[kernel.name] = open_kernel(kernel.load(), bench.op, bench.job.device)
         function = bench.opened[kernel.name]
-        first, again, elapsed = launches.watch(lambda: call_twice(function, kernel, bench))
+        with flags.outside() if isinstance(kernel.source, AtHand) else flags.keep() as changed:
+            first, again, elapsed = launches.watch(lambda: call_twice(function, kernel, bench))
     except KeyboardInterrupt:  # a worker ignores the signal, so it is the user's, who runs this by hand
         raise
     except (BadKernelFile, BadModule, BadArguments):  # there is no kernel, or none for this device or op
@@ -87,7 +90,14 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
         return replace(record, error=outcome.error).end(outcome)
     if launches.seen:  # whatever it was declared as
         record = replace(record, framework="triton")
+    if changed:
+        bench.restore_inputs()
+        return record.end(_tell_changed(changed))
     return _measure(bench, kernel, record, first, again, elapsed * 1e6)
+
+
+def _tell_changed(switches: Sequence[str]) -> Outcome:
+    return Outcome("state-changed", "; ".join(switches)[:300])
 
 
 def _run_elsewhere(bench: Bench, kernel: Kernel, record: Record, refused: str | None) -> Record:
@@ -112,7 +122,7 @@ def _run_elsewhere(bench: Bench, kernel: Kernel, record: Record, refused: str | 
     if called.launched:
         record = replace(record, framework="triton")
     if called.flags:
-        return record.end(Outcome("state-changed", "; ".join(called.flags)[:300]))
+        return record.end(_tell_changed(called.flags))
     bench.strays, bench.aliases, bench.changed = called.strays, dict(called.aliases), list(called.parameters)
     bench.told_changed, bench.told_shared, bench.unrepeated = called.changed, called.shared, called.unrepeated
     return _measure(bench, kernel, record, called.first, called.again, called.elapsed_s * 1e6)

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from gonogo.errors import BadScale, DeviceMismatch, ScaleMissing
+from gonogo.guest.arithmetic import plain_arithmetic
 from gonogo.instrument.gauges import Gauge, Size
 from gonogo.instrument.gauges import gauge as get_gauge
 from gonogo.instrument.operands import Aligned, Operand, align, as_operand
@@ -33,10 +34,11 @@ def read(actual: object, expected: object, *, gauge: str | Gauge, scale: object 
     aligned = align(operands)
     if aligned.count == 0:
         return Reading(chosen.name, 0.0, None, 0.0, 0)
-    aligned, path = pick_path(aligned)
-    size = _measure_size(aligned, path) if chosen.needs_size else Size(0.0, 0.0)
-    unit = chosen.make_unit(operands[0].format, size)
-    return _make_reading(chosen.name, aligned, _read_pieces(aligned, path, unit))
+    with plain_arithmetic():
+        aligned, path = pick_path(aligned)
+        size = _measure_size(aligned, path) if chosen.needs_size else Size(0.0, 0.0)
+        unit = chosen.make_unit(operands[0].format, size)
+        return _make_reading(chosen.name, aligned, _read_pieces(aligned, path, unit))
 
 
 def _check_scale_shape(scale: Operand, expected: Operand) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gonogo.errors import check_tolerance
+from gonogo.guest.arithmetic import plain_arithmetic
 from gonogo.instrument.operands import Aligned, Bits, align, as_operand
 from gonogo.instrument.partials import (
     EMPTY_BRACKET,
@@ -51,7 +52,8 @@ def measure(actual: object, expected: object, *, atol: float | None = None) -> E
         return ErrorStats(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0)
     # Nothing exceeds a tolerance that was not given: NaN compares false with everything, +inf included.
     tolerance = math.nan if atol is None else float(atol)
-    return _measure_aligned(*pick_path(aligned), tolerance)
+    with plain_arithmetic():
+        return _measure_aligned(*pick_path(aligned), tolerance)
 
 
 def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:

@@ -46,6 +46,20 @@ def measure_limit(
     Refused where a control is wrong on some case, and where the limit would let anything pass.
     """
     need_torch("a limit of your own")
+    from gonogo.guest import flags
+
+    with flags.known():
+        return _measure_limit(op, contract, controls, cases, seed, device)
+
+
+def _measure_limit(
+    op: str | Op,
+    contract: Contract,
+    controls: Sequence[Callable[..., Any]],
+    cases: int,
+    seed: int,
+    device: str,
+) -> tuple[Limit, str]:
     from gonogo.runners.device import find_device
     from gonogo.runners.environment import describe_environment
     from gonogo.runners.in_process import InProcess

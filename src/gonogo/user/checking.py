@@ -62,6 +62,22 @@ def check(
     if (op is None and reference is None) or inputs is None:
         raise InputError("check needs op= and inputs=, or expected=, or reference= and inputs=")
     need_torch("gonogo.check by op and inputs")
+    from gonogo.guest import flags
+
+    with flags.known():
+        return _check_by_reference(actual, op, reference, inputs, outputs, contract, lock, limit)
+
+
+def _check_by_reference(
+    actual: Any,
+    op: str | Op | None,
+    reference: Callable[..., Any] | None,
+    inputs: Any,
+    outputs: Any,
+    contract: Contract | str | None,
+    lock: str | Path | None,
+    limit: Limit | None,
+) -> Verdict:
     if reference is not None:
         if callable(inputs) and not hasattr(inputs, "__array__"):
             raise InputError("check takes the inputs that the output was made from, not a generator of them")

@@ -84,6 +84,14 @@ def verify(
 def answer(request: Request) -> tuple[Verification, BaseException | None]:
     """All verdicts on a kernel, explained where some are no-go; and what it raised first, where it did."""
     need_torch("gonogo.verify")
+    from gonogo.guest import flags
+
+    with flags.known():
+        return _answer(request)
+
+
+def _answer(request: Request) -> tuple[Verification, BaseException | None]:
+    from gonogo.guest import flags
     from gonogo.runners.device import find_device
 
     op, contract, where = request.known, request.keeps, find_device(request.device)
@@ -98,7 +106,8 @@ def answer(request: Request) -> tuple[Verification, BaseException | None]:
     planned = request.choice.plan(size_limit)
     target = [(parse_case(request.only, op), "replay")] if request.only else planned
     check_arguments(request.kernel, op, target[0][0].seed, target[0][0].dtype)
-    recorder = open_record(request.record, where, isolated=False) if request.record is not None else None
+    with flags.outside():  # a record tells what the user has set
+        recorder = open_record(request.record, where, isolated=False) if request.record is not None else None
     extra = () if recorder is None or op.is_nest else (find_recorded_control(op, contract),)
     records = _run_kernels(runner, planned, target, candidate, controls, extra)
     referee = Referee(runner, candidate, limit or pool_controls(records, controls, op, contract), request.suspects)

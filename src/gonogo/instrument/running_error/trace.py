@@ -15,13 +15,13 @@ from torch import Tensor
 
 from gonogo.errors import BadReference, UnsupportedArray
 from gonogo.formats import get_format
+from gonogo.guest import flags
 from gonogo.guest.nests import list_leaves, map_leaves
 from gonogo.instrument.running_error.accuracy import underflow_floor
 from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, total
 from gonogo.instrument.running_error.doubt import Allows
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules import PASSIVE, RULES
-from gonogo.instrument.running_error.subnormals import keep_subnormals
 from gonogo.schema import Contract
 
 Scaled = Tensor | tuple[Tensor, ...]
@@ -77,7 +77,7 @@ def trace_call(
     Arguments are nests of arrays and plain values. Gives the output as the reference returned it, its leaves, and
     whether anything was added up. `loaded` is whether a kernel has its inputs as they are, in a format as wide.
     """
-    with keep_subnormals():
+    with flags.known():
         prepared = map_leaves(partial(prepare_input, contract, loaded), (args, dict(kwargs)))
         floor = underflow_floor(contract)
         merged, passive = ({**RULES, **rules}, PASSIVE - rules.keys()) if rules else (RULES, PASSIVE)
