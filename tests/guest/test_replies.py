@@ -35,7 +35,7 @@ MESSAGES = 1000
 SOURCE = InText("kernel.py", "kernel", "no such code runs here")
 FACTS = {
     "elapsed_s": 1e-3, "strays": 0, "changed": [], "parameters": [], "aliases": {}, "shared": [], "unrepeated": 0,
-    "launched": False, "flags": [],
+    "launched": False, "own": False, "flags": [],
 }  # fmt: skip
 ODD = [
     None, True, False, -1, 0, 1, 3, 2**31, 2**48, 2**63, 2**64, 10**400, -(10**400), 1.5, -0.0, 1e308,

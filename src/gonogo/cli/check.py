@@ -18,6 +18,7 @@ from gonogo.cli._parse import Interrupted, need_backend, show_examples, words_op
 from gonogo.cli._progress import Reporter, report_records
 from gonogo.cli._tables import fill, find_room
 from gonogo.errors import InputError
+from gonogo.guest.walls import ALL
 from gonogo.ops import DTYPES
 from gonogo.user.kernel_file import find_kernel
 from gonogo.user.op_file import find_op_file
@@ -51,7 +52,10 @@ NAME_WIDTH = 14
     help="Only these; all that the op takes by default. Repeated, or with commas.",
 )  # fmt: skip
 @click.option("--cases", default=24, show_default=True, help="Cases per dtype.")
-@click.option("--seed", default=0, show_default=True, help="Another seed is another set of cases.")
+@click.option(
+    "--seed", type=int, metavar="SEED",
+    help="Of the cases. By default a fresh one, which is told: no file can prepare for it; 0 where $CI is set.",
+)  # fmt: skip
 @click.option(
     "--contract",
     help="What it promises: float32 (the default), float64, float16, bfloat16, tf32, fast-math or atomics.",
@@ -75,7 +79,7 @@ def check(
     op_file: str | None,
     dtypes: tuple[str, ...],
     cases: int,
-    seed: int,
+    seed: int | None,
     contract: str | None,
     device: str,
     lock: Path | None,
@@ -107,10 +111,12 @@ def check(
     with need_backend("gonogo check"):
         from gonogo.campaign import Allowance
         from gonogo.user.isolated import check_file
+        from gonogo.user.planning import choose_seed
     try:
         with Reporter() as reporter:
             file_verification = check_file(
-                kernel, known, contract=contract, dtypes=dtypes or DTYPES, cases=cases, seed=seed, device=device,
+                kernel, known, contract=contract, dtypes=dtypes or DTYPES, cases=cases,
+                seed=choose_seed() if seed is None else seed, device=device,
                 lock=lock, allowance=Allowance(timeout_s, memory_gb * 2**30),
                 suspects="fail" if strict else "rerun", only=only, record=record,
                 report=partial(report_records, reporter),
@@ -137,6 +143,7 @@ def _print(file_verification: FileVerification) -> None:
         ("outcomes", ", ".join(f"{number} {name}" for name, number in file_verification.outcomes.items())),
     ]  # fmt: skip
     lines.append(("stopped", file_verification.stopped or ""))
+    lines.append(("isolated", _tell_walls(file_verification.walls)))
     others = list_worst(verification.failed)[1:]
     also = [("also", f"{failure.case}: {_tell(failure.verdict)}") for failure in others[: SHOWN_FAILURES - 1]]
     if len(others) >= SHOWN_FAILURES:
@@ -180,6 +187,14 @@ def _tell(verdict: Verdict) -> str:
     if not verdict.is_by_reading or verdict.reading is None:
         return verdict.outcome
     return f"reads {verdict.reading:.4g}, limit {verdict.limit:.4g}"
+
+
+def _tell_walls(in_force: tuple[str, ...]) -> str:
+    """Which walls were in force; by name where one was missing."""
+    missing = [wall for wall in ALL if wall not in in_force]
+    if not in_force or not missing:
+        return "all walls in force" if in_force else ""
+    return f"{', '.join(in_force)}; without {', '.join(missing)}"
 
 
 def _tell_limit(file_verification: FileVerification) -> str:

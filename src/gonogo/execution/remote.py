@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +26,7 @@ from gonogo.guest.wire import (
     Gone,
     Late,
     TensorFile,
+    clean,
     pack_call,
     pack_tensor,
     receive,
@@ -63,8 +64,6 @@ class Guest:
         send(stem, setting, (theirs.fileno(), keepers.fileno(), printed))
         theirs.close()
         keepers.close()
-        self.walls: tuple[str, ...] = ()
-        self.notes: tuple[str, ...] = ()
         self.repeated = False
 
     def ask(self, message: Mapping[str, Any], files: Sequence[TensorFile], within_s: float) -> dict[str, Any]:
@@ -133,6 +132,25 @@ def _describe_exit(code: int | None) -> str:
         return f"killed by signal {-code}"
 
 
+@dataclass(frozen=True)
+class Told:
+    """What is known of a stranger, besides its outputs."""
+
+    walls: tuple[str, ...] | None = None
+    """Those that stood around all of its guests; None where there was none."""
+    at_import: tuple[str, ...] = ()
+    """Switches that the file set when it was loaded."""
+    own: bool = False
+    """Whether code of its own was seen to run."""
+
+    def join(self, other: Told) -> Told:
+        """The same of all guests of both."""
+        both = [told.walls for told in (self, other) if told.walls is not None]
+        walls = tuple(wall for wall in both[0] if all(wall in each for each in both)) if both else None
+        at_import = tuple(dict.fromkeys(self.at_import + other.at_import))
+        return Told(walls, at_import, self.own or other.own)
+
+
 @dataclass
 class Guests:
     """The guests of one worker: one per source, kept until it ends."""
@@ -143,7 +161,8 @@ class Guests:
     memory_bytes: float
     printed: int
     hidden: tuple[str, ...]
-    _known: dict[InText, Guest]
+    _known: dict[InText, Guest] = field(default_factory=dict)
+    told: Told = Told()
 
     def call(self, kernel: Kernel, bench: Bench, refused: str | None) -> Called | Raised:
         """Two judged calls of a kernel on a case; GuestEnded, GuestRefused, or a refusal of gonogo's."""
@@ -153,7 +172,10 @@ class Guests:
         try:
             message = self._make_message(guest, kernel, bench, refused, arguments)
             reply = guest.ask(message, (arguments, answer), self.timeout_s)
-            return read_reply(reply, answer, bench, kernel)
+            called = read_reply(reply, answer, bench, kernel)
+            if isinstance(called, Called):
+                self.told = self.told.join(Told(own=called.own))
+            return called
         except (BrokenProtocol, GuestEnded) as error:
             self._known.pop(kernel.source, None)
             guest.end()
@@ -171,13 +193,10 @@ class Guests:
             guest.end()
 
     def close(self) -> None:
-        """End all of them."""
+        """End all of them, and forget what was told."""
+        self.told = Told()
         for source in list(self._known):
             self.drop(source)
-
-    def find_walls(self, source: InText) -> tuple[str, ...]:
-        """What was in force around a guest."""
-        return self._known[source].walls if source in self._known else ()
 
     def _open(self, source: InText, bench: Bench) -> Guest:
         if source in self._known:
@@ -190,7 +209,7 @@ class Guests:
         guest = Guest(self.stem, setting, self.printed)
         state_file = TensorFile()
         try:
-            guest.walls = tuple(take_texts(guest.listen(START_S), "walls"))
+            walls = tuple(take_texts(guest.listen(START_S), "walls"))
             state = _find_state(bench)
             packed = None if state is None else {path: pack_tensor(x, state_file) for path, x in state.items()}
             message = {
@@ -200,7 +219,8 @@ class Guests:
             }  # fmt: skip
             reply = guest.ask(message, (state_file,), self.timeout_s)
             check_loaded(reply, source)
-            guest.notes = tuple(take_texts(reply, "flags"))
+            at_import = tuple(clean(text) for text in take_texts(reply, "flags"))
+            self.told = self.told.join(Told(walls, at_import))
         except BrokenProtocol as error:
             guest.end()
             raise GuestEnded("broken-protocol", str(error)) from None

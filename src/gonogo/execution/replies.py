@@ -51,6 +51,8 @@ class Called:
     unrepeated: int
     """Of many calls on the same arguments, those that gave something else."""
     launched: bool
+    own: bool
+    """Whether code ran that is neither torch's nor NumPy's, as far as it could see."""
     flags: tuple[str, ...]
     """Switches that a call has changed."""
 
@@ -94,7 +96,8 @@ def read_reply(reply: Mapping[str, Any], answer: TensorFile, bench: Bench, kerne
         first, again, elapsed_s, take_count(reply, "strays"),
         tuple(take_texts(reply, "changed")), tuple(take_texts(reply, "parameters")),
         _read_aliases(take(reply, "aliases", dict), first), tuple(take_texts(reply, "shared")),
-        take_count(reply, "unrepeated"), take(reply, "launched", bool), tuple(take_texts(reply, "flags")),
+        take_count(reply, "unrepeated"), take(reply, "launched", bool), take(reply, "own", bool),
+        tuple(take_texts(reply, "flags")),
     )  # fmt: skip
 
 

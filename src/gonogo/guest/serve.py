@@ -20,6 +20,7 @@ from .calling import Form, Once, call_once, copy_leaf, shares_memory, synchroniz
 from .failure import format_error, tell_error
 from .launches import Launches, RefusedLaunch, WrongDevice
 from .leaves import pack_leaves
+from .libraries import list_own
 from .state import UnfitState, find_changed, set_state
 from .wire import SPARSE, Gone, TensorFile, receive, send, unpack_call, unpack_tensor
 
@@ -37,6 +38,7 @@ class Guest:
         self.function: Callable[..., Any] | None = None
         self.state: dict[str, torch.Tensor] = {}
         self.trained: tuple[str, ...] = ()
+        self.brought = list_own()
 
     def load(self, message: Mapping[str, Any], file: TensorFile | None) -> dict[str, Any]:
         """Run the source, and take the function; of a module a state is set."""
@@ -83,7 +85,8 @@ class Guest:
             memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
             word = "out-of-memory" if memory_error else "crashed" if self._is_lost() else "raised"
             return {"raised": word, "detail": tell_error(error), "error": format_error(error)[-4000:]}
-        return made | {"launched": launches.seen, "flags": flags.compare(before, flags.read())}
+        own = launches.seen or list_own() != self.brought
+        return made | {"launched": launches.seen, "own": own, "flags": flags.compare(before, flags.read())}
 
     def _is_lost(self) -> bool:
         try:

@@ -25,6 +25,11 @@ BY_VERSION = {1: WRITES & ~(0b11 << 13), 2: WRITES & ~(1 << 14)}
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 MOST_FILES, MOST_FILE_BYTES, MOST_PROCESSES = 1024, 2**30, 512
 SCRATCH_BYTES = 2**29
+ALL = (
+    "own processes", "no network", "read-only files", "no view of the judge", "limited processes", "limits",
+    "no rights", "landlock",
+)  # fmt: skip
+"""Every wall there is, by its name."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -23,6 +23,7 @@ from typing import Any
 from gonogo.errors import CampaignFailed, InputError
 from gonogo.execution.bench import Job
 from gonogo.execution.execute import make_records
+from gonogo.execution.remote import Told
 from gonogo.runners.environment import read_switches
 from gonogo.runners.keeper import measure_family
 from gonogo.runners.printed import Transcript
@@ -142,6 +143,8 @@ class Pool:
     ) -> None:
         self.allowance = allowance
         self._hidden, self._device = guests_of, device
+        self.told = Told()
+        """What is known of the kernel whose guests these are."""
         self._switches = {} if gpu is None else {VISIBLE: gpu}
         self._stem = None if guests_of is None else find_stem(self._switches)
         self.gpu_memory_share = 0.9 / workers
@@ -169,7 +172,7 @@ class Pool:
 
     def change_stranger(self, allowance: Allowance, hidden: tuple[str, ...]) -> None:
         """End the guests of one stranger, before the kernel of another comes; back when they are gone."""
-        self.allowance, self._hidden = allowance, hidden
+        self.allowance, self._hidden, self.told = allowance, hidden, Told()
         for worker in self._workers:
             worker.ready, worker.since = False, time.monotonic()
             with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: _poll sees to it
@@ -233,6 +236,8 @@ class Pool:
                 elif kind == "failed":
                     worker.job = None  # it waits for the next one
                     raise content
+                elif kind == "told":
+                    self.told = self.told.join(content)
                 elif kind == "begin":
                     worker.kernel, self._failed_starts = content, 0
                 elif kind == "record":

@@ -40,7 +40,7 @@ class GuestSetting:
     def open(self, printed: int) -> Guests:
         """Guests whose standard output is a file of the worker's."""
         first = self.first
-        return Guests(self.stem, self.device, first.timeout_s, first.memory_bytes, printed, first.hidden, {})
+        return Guests(self.stem, self.device, first.timeout_s, first.memory_bytes, printed, first.hidden)
 
 
 def work(
@@ -91,6 +91,8 @@ def _serve(pipe: Connection, job: Job, printed: Printed, guests: Guests | None) 
     except (BadArguments, BadKernelFile, BadModule, ReferenceFailed) as error:
         pipe.send(("failed", error))
     else:
+        if guests is not None:
+            pipe.send(("told", guests.told))
         pipe.send(("done", job.number))
 
 

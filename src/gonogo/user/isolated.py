@@ -33,6 +33,7 @@ from gonogo.words import find_contract, find_op, name_contract
 
 if TYPE_CHECKING:
     from gonogo.campaign import Allowance, Progress
+    from gonogo.execution.remote import Told
     from gonogo.runners.pool import Pool
 
 MAX_TIMEOUTS = 3
@@ -50,6 +51,8 @@ class FileVerification:
     """Cases; fewer have an outcome where it was stopped."""
     refused: str | None = None
     """Why some cases are not judged, where they are not."""
+    walls: tuple[str, ...] = ()
+    """What stood between the kernel's process and the rest of the machine."""
 
     @property
     def worst(self) -> CaseVerdict | None:
@@ -68,7 +71,8 @@ class FileVerification:
         verdicts = facts.pop("verdicts")
         return facts | {
             "file": str(self.kernel.path), "function": self.kernel.function, "planned": self.planned,
-            "outcomes": self.outcomes, "refused": self.refused, "stopped": self.stopped, "verdicts": verdicts,
+            "outcomes": self.outcomes, "refused": self.refused, "stopped": self.stopped,
+            "walls": list(self.walls), "verdicts": verdicts,
         }  # fmt: skip
 
 
@@ -114,8 +118,10 @@ def check_file(
         check_draw(known, planned[0][0].seed, planned[0][0].dtype)
         control = [] if record is None or known.is_nest else [find_control(known)]
         records = runner.run_all(planned, [*control, candidate], report)
+        told = runner.pool.told
         referee = Referee(runner, candidate, chosen, suspects)
         verification = judge_candidate(referee, records, keeps, redraw=only is None)
+        verification = replace(verification, notes=(*verification.notes, *_list_notes(told, verification)))
         setting = describe_setting(
             device, where, None if only else seed, [case.record for case in verification.verdicts]
         )
@@ -131,7 +137,17 @@ def check_file(
     ours = [record for record in records if record.role == "candidate"]
     outcomes = Counter(record.outcome for record in ours)
     refused = next((record.detail for record in ours if record.outcome == "refused"), None)
-    return FileVerification(kernel, verification, dict(sorted(outcomes.items())), len(planned), refused)
+    return FileVerification(
+        kernel, verification, dict(sorted(outcomes.items())), len(planned), refused, told.walls or ()
+    )
+
+
+def _list_notes(told: Told, verification: Verification) -> tuple[str, ...]:
+    """What a file did that changes no verdict."""
+    notes = [f"set at import: {switch}" for switch in told.at_import]
+    if not told.own and verification.decision == "go":
+        notes.append("no kernel of its own ran: no Triton launch was seen, and no library but torch's and NumPy's")
+    return tuple(notes)
 
 
 def _tell_replay(
