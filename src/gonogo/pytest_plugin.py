@@ -35,6 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--gonogo-seed", metavar="S", type=_parse_seed, default=0, help="of the cases; a number, 0, or random")
     add("--gonogo-strict", action="store_true", help="fail on a suspect case, too, instead of running it again")
     add(
+        "--gonogo-isolate", action="store_true",
+        help="run kernels in processes of their own, which may crash or hang; each must stand at the top of a file",
+    )  # fmt: skip
+    add(
         "--gonogo-summary", metavar="FILE", type=_parse_file,
         help="write a summary in Markdown; the file that GITHUB_STEP_SUMMARY names is added to",
     )  # fmt: skip

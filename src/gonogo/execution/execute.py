@@ -22,7 +22,7 @@ from gonogo.formats import FORMATS
 from gonogo.guest import flags
 from gonogo.guest.launches import Launches, RefusedLaunch, WrongDevice
 from gonogo.instrument.stats import measure
-from gonogo.ops import AtHand, InText, Kernel, Op
+from gonogo.ops import AtHand, Elsewhere, Kernel, Op
 from gonogo.policies import Twin
 from gonogo.records import MEASURED
 from gonogo.schema import ULP_SATURATED, Contract, Element, Outcome, Record
@@ -63,7 +63,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
     refused = next((why for dtype, why in REFUSED_BY_INTERPRETER.items() if dtype in bench.dtypes), None)
     if interpreted and refused:
         return record.end(Outcome("refused", refused))
-    if isinstance(kernel.source, InText):
+    if isinstance(kernel.source, Elsewhere):
         return _run_elsewhere(bench, kernel, record, refused)
     launches = Launches(bench.job.device, refused)
     try:
@@ -106,7 +106,7 @@ def _run_elsewhere(bench: Bench, kernel: Kernel, record: Record, refused: str | 
     from gonogo.execution.replies import GuestRefused, Raised
 
     assert bench.guests is not None
-    assert isinstance(kernel.source, InText)
+    assert isinstance(kernel.source, Elsewhere)
     try:
         called = bench.guests.call(kernel, bench, refused)
     except GuestEnded as ended:

@@ -34,7 +34,7 @@ from gonogo.guest.wire import (
     take,
     take_texts,
 )
-from gonogo.ops import InText, Kernel
+from gonogo.ops import Elsewhere, Kernel
 
 if TYPE_CHECKING:
     from gonogo.execution.bench import Bench
@@ -161,12 +161,12 @@ class Guests:
     memory_bytes: float
     printed: int
     hidden: tuple[str, ...]
-    _known: dict[InText, Guest] = field(default_factory=dict)
+    _known: dict[Elsewhere, Guest] = field(default_factory=dict)
     told: Told = Told()
 
     def call(self, kernel: Kernel, bench: Bench, refused: str | None) -> Called | Raised:
         """Two judged calls of a kernel on a case; GuestEnded, GuestRefused, or a refusal of gonogo's."""
-        assert isinstance(kernel.source, InText)
+        assert isinstance(kernel.source, Elsewhere)
         guest = self._open(kernel.source, bench)
         arguments, answer = TensorFile(), TensorFile()
         try:
@@ -186,7 +186,7 @@ class Guests:
             arguments.close()
             answer.close()
 
-    def drop(self, source: InText) -> None:
+    def drop(self, source: Elsewhere) -> None:
         """End the guest of a source: its GPU is lost, say."""
         guest = self._known.pop(source, None)
         if guest is not None:
@@ -198,7 +198,7 @@ class Guests:
         for source in list(self._known):
             self.drop(source)
 
-    def _open(self, source: InText, bench: Bench) -> Guest:
+    def _open(self, source: Elsewhere, bench: Bench) -> Guest:
         if source in self._known:
             return self._known[source]
         hidden = [path for path in self.hidden if path != source.path]
@@ -213,7 +213,8 @@ class Guests:
             state = _find_state(bench)
             packed = None if state is None else {path: pack_tensor(x, state_file) for path, x in state.items()}
             message = {
-                "source": source.text, "path": source.path, "name": source.name, "state": packed,
+                "source": getattr(source, "text", None), "module": getattr(source, "module", None),
+                "path": source.path, "name": source.name, "state": packed,
                 "trained": [path for path, x in (state or {}).items() if isinstance(x, torch.nn.Parameter)],
                 "folders": source.folders,
             }  # fmt: skip

@@ -11,9 +11,10 @@ import torch
 
 from gonogo.errors import BadKernelFile, BadModule
 from gonogo.guest.calling import GRAD, WRITTEN, Leaves
+from gonogo.guest.launches import WrongDevice
 from gonogo.guest.leaves import NUMBERS
 from gonogo.guest.wire import BrokenProtocol, Foreign, TensorFile, clean, take, take_count, take_texts
-from gonogo.ops import InText, Kernel
+from gonogo.ops import Elsewhere, Kernel
 
 if TYPE_CHECKING:
     from gonogo.execution.bench import Bench
@@ -66,7 +67,7 @@ class Raised:
     error: str
 
 
-def check_loaded(reply: Mapping[str, Any], source: InText) -> None:
+def check_loaded(reply: Mapping[str, Any], source: Elsewhere) -> None:
     """Refuse a source that gave no function, or none for its reference."""
     if "unloaded" in reply:
         raise BadKernelFile(source.path, clean(take(reply, "unloaded", str)))
@@ -81,7 +82,7 @@ def read_reply(reply: Mapping[str, Any], answer: TensorFile, bench: Bench, kerne
         raise GuestRefused(clean(take(reply, "refused", str)))
     if "wrong_device" in reply:
         name, problem = (*take_texts(reply, "wrong_device", 2), "", "")[:2]
-        raise BadKernelFile(name, problem)
+        raise BadKernelFile(name, problem) from WrongDevice(name, problem)
     if "raised" in reply:
         word = take(reply, "raised", str)
         if word not in ("raised", "out-of-memory", "crashed"):

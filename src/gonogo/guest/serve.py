@@ -8,7 +8,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from importlib.util import module_from_spec, spec_from_loader
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location, spec_from_loader
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -46,13 +48,17 @@ class Guest:
         path, name = str(message["path"]), str(message["name"])
         before = flags.read()
         try:
-            module = _run_source(str(message["source"]), path, message["folders"])
+            if message["module"] is None:
+                module = _run_source(str(message["source"]), path, message["folders"])
+            else:
+                module = _import(str(message["module"]), path, message["folders"])
         except BaseException as error:  # noqa: BLE001  a SystemExit, too
             why = f"{type(error).__name__}: {error}".partition("\n")[0]
             return {"unloaded": f"cannot be loaded: {why}"}
-        if not hasattr(module, name):
+        try:
+            function = attrgetter(name)(module)
+        except AttributeError:
             return {"unloaded": f"has no {name!r} once it is loaded"}
-        function = getattr(module, name)
         if not callable(function):
             return {"unloaded": f"has {name!r} as {type(function).__name__}, not as a function"}
         self.function = function
@@ -207,6 +213,23 @@ def _list_shared(once: Once, call: Call, mutates: tuple[str, ...]) -> list[str]:
     """Leaves that stand in the memory of an argument that is not to be written."""
     kept = [x for path, x in call.tensors if not any(path == m or path.startswith(f"{m}.") for m in mutates)]
     return [path for path, leaf in once.leaves.items() if any(shares_memory(leaf, x) for x in kept)]
+
+
+def _import(name: str, path: str, folders: list[str]) -> ModuleType:
+    """A module by its name, if that is the file which is meant; else the file, by that name."""
+    sys.path[:] = folders
+    try:
+        module = import_module(name)
+        if str(getattr(module, "__file__", "")) == path:
+            return module
+    except ImportError:
+        pass
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no module")
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _run_source(source: str, path: str, folders: list[str]) -> ModuleType:

@@ -25,11 +25,22 @@ from gonogo.ops._op import (
     Out,
     evaluate,
 )
-from gonogo.ops._source import AtHand, InFile, InFolder, InText, OfOp, Source, import_op, load_file
+from gonogo.ops._source import (
+    AtHand,
+    Elsewhere,
+    InFile,
+    InFolder,
+    InModule,
+    InText,
+    OfOp,
+    Source,
+    import_op,
+    load_file,
+)
 
 __all__ = [
-    "DTYPES", "FOLLOWED", "INPUT_DTYPES", "LAID_OUT", "AtHand", "Framework", "InFile", "InFolder", "InText",
-    "Index", "Input",
+    "DTYPES", "FOLLOWED", "INPUT_DTYPES", "LAID_OUT", "AtHand", "Elsewhere", "Framework", "InFile", "InFolder",
+    "InModule", "InText", "Index", "Input",
     "Kernel", "OfOp", "Op", "Out", "Source", "add_folder", "evaluate", "find_ops", "get_op", "import_op",
     "load_file", "op_names",
 ]  # fmt: skip

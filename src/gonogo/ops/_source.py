@@ -92,6 +92,26 @@ class InText:
 
 
 @dataclass(frozen=True, slots=True)
+class InModule:
+    """A function at hand that a process of its own can import, too."""
+
+    module: str
+    path: str
+    """The module's file: what is loaded where no module of that name is found."""
+    name: str
+    folders: tuple[str, ...]
+    """Where modules are looked for."""
+
+    def load(self) -> Function:
+        """Never: it is to run in a process of its own."""
+        raise BadKernelFile(self.path, "is run in a process of its own alone")
+
+
+Elsewhere = InText | InModule
+"""Sources of kernels that run in a process of their own."""
+
+
+@dataclass(frozen=True, slots=True)
 class OfOp:
     """A function of an op that a user's file makes: its reference, or what draws its arguments."""
 
@@ -107,7 +127,7 @@ class OfOp:
         return source.load()
 
 
-Source = AtHand | InFolder | InFile | InText | OfOp
+Source = AtHand | InFolder | InFile | InText | InModule | OfOp
 
 
 def load_object(path: str, name: str) -> Any:

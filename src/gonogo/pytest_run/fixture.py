@@ -81,6 +81,7 @@ class Fixture:
 
         self._refuse_limits(options)
         usual = {"cases": self._suite.cases, "seed": self._suite.seed, "suspects": self._choose_suspects()}
+        usual["isolated"] = self._run.config.option.gonogo_isolate
         options = {**usual, **self._choose_record(kernel), **options}
         inspect.signature(verify).bind(kernel, op, **options)  # an unknown option is one of verify's
         request = Request(kernel, op, contract=contract, controls=controls, device=device, **options)
@@ -292,13 +293,15 @@ def _is_stopped(verification: Verification, error: BaseException | None) -> bool
 
 def _lacks_gpu(error: BaseException | None) -> bool:
     """Whether it was raised where Triton was to launch a kernel, on a machine without a GPU."""
+    from torch.cuda import is_available
+
+    if error is not None and type(error.__cause__).__name__ == "WrongDevice":  # in a process of its own
+        return not is_available()
     frame = None if error is None else error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
     if frame is None or frame.tb_frame.f_globals.get("__name__") not in STOPS_LAUNCHES:
         return False
-    from torch.cuda import is_available
-
     return not is_available()
 
 

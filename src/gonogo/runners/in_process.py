@@ -17,7 +17,7 @@ from gonogo.ops import Kernel, Op
 from gonogo.schema import Outcome, Record
 
 if TYPE_CHECKING:
-    pass
+    from gonogo.execution.remote import Guests
 
 MAKERS = 3
 """Threads that draw inputs: NumPy lets go of the interpreter while it draws."""
@@ -83,6 +83,8 @@ class InProcess:
     """Whether records are for verdicts alone, and not to be kept."""
     settled: float = -math.inf
     """A bound reading up to this is go without a deterministic one beside it."""
+    guests: Guests | None = field(default=None, repr=False)
+    """Where a kernel runs that is not to run here."""
     raised: list[BaseException] = field(default_factory=list, repr=False)
     """The first error of the candidate, where it raised one; no more, for each keeps the tensors of its case."""
     lost: list[str] = field(default_factory=list, repr=False)
@@ -112,8 +114,10 @@ class InProcess:
                 yield make_records(job, usable, Outcome("refused", why))
                 continue
             with _one_thread() if self.device == "cuda" else nullcontext():
-                records = list(run_job(job, lambda kernel: None, call=call, keep_error=self._keep_error))
-            if any(record.outcome == "crashed" for record in records):
+                records = list(
+                    run_job(job, lambda kernel: None, call=call, keep_error=self._keep_error, guests=self.guests)
+                )
+            if self.guests is None and any(record.outcome == "crashed" for record in records):
                 self.lost.append(case.id)
             elif "far" in case.layout:
                 from torch.cuda import empty_cache

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from gonogo.errors import InputError
-from gonogo.ops import AtHand, Kernel, Op, Source
+from gonogo.ops import AtHand, InModule, Kernel, Op, Source
 from gonogo.schema import Contract
 
 if TYPE_CHECKING:
@@ -22,6 +26,32 @@ def make_candidate(op: Op, source: Source, contract: Contract) -> Kernel:
         CANDIDATE, "torch", CANDIDATE, contract=contract, calibrate_against=find_control(op).name, source=source,
         dtypes=op.dtypes,
     )  # fmt: skip
+
+
+def find_module(function: Callable[..., Any]) -> InModule:
+    """Where a process of its own imports a function from; refused where it cannot."""
+    name = getattr(function, "__module__", None) or type(function).__module__
+    module = sys.modules.get(str(name))
+    path = getattr(module, "__file__", None)
+    wanted = _find_name(function, module)
+    if path is None or wanted is None:
+        raise InputError(
+            f"isolated: {name_function(function)} cannot be imported by a process of its own. Have it stand by its "
+            "name at the top of a file: no lambda, no function inside of a function"
+        )
+    folders = tuple(dict.fromkeys(str(Path(entry).resolve()) for entry in sys.path))
+    return InModule(str(name), str(Path(path).resolve()), wanted, folders)
+
+
+def _find_name(function: Callable[..., Any], module: ModuleType | None) -> str | None:
+    """The name that a module has a function by; one that is wrapped stands by another one's name, and is not it."""
+    wanted = str(getattr(function, "__qualname__", ""))
+    try:
+        if wanted and attrgetter(wanted)(module) is function:
+            return wanted
+    except AttributeError:
+        pass
+    return next((name for name, value in vars(module).items() if value is function), None) if module else None
 
 
 def make_controls(op: Op, controls: Sequence[Callable[..., Any]], contract: Contract) -> tuple[Kernel, ...]:

@@ -53,6 +53,7 @@ class Request:
     only: str | None = None
     record: str | Path | None = None
     name: str | None = None
+    isolated: bool = False
     limit_from: Path | None = None
     """The lock file that `limit` is from, where it is from one: a replay names it."""
 
@@ -115,6 +116,7 @@ def tell_replay(request: Request, case: str) -> str:
     words += _tell_limit(request)
     words += [f'device="{request.device}"'] if request.device != "auto" else []
     words += [f'suspects="{request.suspects}"'] if request.suspects != "rerun" else []
+    words += ["isolated=True"] if request.isolated else []
     return f"gonogo.verify({', '.join(words)})"
 
 

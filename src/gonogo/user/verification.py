@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from gonogo.cases import USUAL, Planned, parse_case
 from gonogo.errors import NoGo
 from gonogo.limits import Limit
-from gonogo.limits.shipped import choose_limit
+from gonogo.limits.shipped import FoundLimit, choose_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
 from gonogo.runners.in_process import InProcess
 from gonogo.schema import Contract, Record
 from gonogo.user.arguments import check_arguments
 from gonogo.user.calibration import check_controls, pool_controls
-from gonogo.user.kernels import find_recorded_control, make_candidate, make_controls, name_function
+from gonogo.user.kernels import find_module, find_recorded_control, make_candidate, make_controls, name_function
 from gonogo.user.planning import DEFAULT_CASES, choose_depth, choose_size_limit, tell_unrun
 from gonogo.user.recording import open_record
 from gonogo.user.request import Request, tell_replay
@@ -58,6 +58,7 @@ def verify(
     only: str | None = None,
     record: str | Path | None = None,
     name: str | None = None,
+    isolated: bool = False,
 ) -> Verification:
     """Run a kernel on `cases` cases per dtype and judge each; raise NoGo where one is no-go, unless not `strict`.
 
@@ -70,10 +71,12 @@ def verify(
     it is no-go if it is above there too, and passes otherwise; with suspects="fail" it is no-go at once.
     `only` is the id of a single case, to replay it. `record` is a run directory to add all records to, the kernel's
     by `name`; a case that it has of this kernel and contract already stays as it was.
+    An `isolated` kernel runs in a process of its own, which imports it, with 60 s and 8 GiB a case: what crashes or
+    hangs is an outcome of its case, and the next case has a fresh process.
     """
     request = Request(
         kernel, op, reference, inputs, outputs, mutates, grads, dtypes, cases, seed, contract, controls,
-        distributions, device, lock, limit, suspects, only, record, name,
+        distributions, device, lock, limit, suspects, only, record, name, isolated,
     )  # fmt: skip
     verification, error = answer(request)
     if strict and verification.failed:
@@ -91,17 +94,35 @@ def answer(request: Request) -> tuple[Verification, BaseException | None]:
 
 
 def _answer(request: Request) -> tuple[Verification, BaseException | None]:
-    from gonogo.guest import flags
     from gonogo.runners.device import find_device
+    from gonogo.runners.guests import open_guests
 
     op, contract, where = request.known, request.keeps, find_device(request.device)
     request.check()
     limit = None
     if not request.used_controls or request.limit is not None:
         limit = choose_limit(op, contract, lock=request.lock, limit=request.limit)
-    candidate = make_candidate(op, AtHand(request.kernel), contract)
+    source = find_module(request.kernel) if request.isolated else AtHand(request.kernel)
+    candidate = make_candidate(op, source, contract)
     controls = make_controls(op, request.used_controls, contract)
-    runner = InProcess(op, where, **choose_depth(limit, recorded=request.record is not None))
+    depth = choose_depth(limit, recorded=request.record is not None)
+    if request.isolated:
+        with open_guests(where) as guests:
+            return _judge(request, candidate, controls, limit, InProcess(op, where, guests=guests, **depth))
+    return _judge(request, candidate, controls, limit, InProcess(op, where, **depth))
+
+
+def _judge(
+    request: Request,
+    candidate: Kernel,
+    controls: tuple[Kernel, ...],
+    limit: FoundLimit | None,
+    runner: InProcess,
+) -> tuple[Verification, BaseException | None]:
+    """Verdicts on a kernel where all it needs is at hand."""
+    from gonogo.guest import flags
+
+    op, contract, where = request.known, request.keeps, runner.device
     size_limit = choose_size_limit(request.choice, where, runner, candidate)
     planned = request.choice.plan(size_limit)
     target = [(parse_case(request.only, op), "replay")] if request.only else planned
