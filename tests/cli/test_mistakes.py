@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -231,3 +232,31 @@ def test_a_target_that_names_too_little(
 def test_a_kernel_need_not_be_a_def(tmp_path: Path) -> None:
     (tmp_path / "k.py").write_text("softmax = lambda x: x.softmax(-1)\ndef other(x): return x\n")
     assert find_kernel(str(tmp_path / "k.py"), "softmax").function == "softmax"
+
+
+def test_an_end_of_file_inside_is_a_crash_and_no_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise EOFError("unexpected EOF")
+
+    monkeypatch.setattr(gonogo.cli.ops, "callback", lambda **options: fail())
+    monkeypatch.setattr(sys, "argv", ["gonogo", "ops"])
+    with pytest.raises(SystemExit) as ended:
+        gonogo.cli.main()
+    assert ended.value.code == 3
+    assert "crashed, which says nothing of the kernel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["check kernel.py:softmax --op softmax", "run calm --ops-path .. --out run"])
+def test_files_named_like_modules_are_not_run(words: str, tmp_path: Path) -> None:
+    """Of the current folder, beside a kernel, or in the folder of an op, whose torch.py has its kernels."""
+    folder = tmp_path / "calm"
+    shutil.copytree(Path(__file__).parent.parent / "more_ops" / "calm", folder)
+    (folder / "kernel.py").write_text("import torch\n\ndef softmax(x):\n    return torch.softmax(x, -1)\n")
+    for name in ("numpy", "struct", "click", "multiprocessing"):
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name}')\n")
+    command = [sys.executable, "-m", "gonogo", *words.split(), "--cases", "1", "--dtype", "float32"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "ran").exists()

@@ -41,31 +41,50 @@ def wait_for_end(process: int) -> bool:
         os.close(handle)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
-def test_nothing_outlives_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+def start_campaign(tmp_path: Path, stderr: int = subprocess.PIPE) -> tuple[subprocess.Popen[str], list[int]]:
+    """A campaign whose two workers spin, and all processes that its kernels tell of."""
     temporary, told = tmp_path / "temporary", tmp_path / "told"
     temporary.mkdir()
     told.mkdir()
     words = ("run", "endless", "--cases", "2", "--dtype", "float32", "--workers", "2", "--out", tmp_path / "run")
     environment = os.environ | {"TMPDIR": str(temporary), "ENDLESS_FOLDER": str(told)}
-    terminal, shown = os.openpty()
     campaign = subprocess.Popen(
         [sys.executable, "-m", "gonogo", *map(str, words), "--ops-path", MORE_OPS, "--timeout", "600",
          "--memory-gb", "0.6", "--distribution", "uniform"],
-        env=environment, stderr=shown if number == signal.SIGHUP else subprocess.PIPE, text=True,
+        env=environment, stderr=stderr, text=True,
     )  # fmt: skip
     try:  # two workers crash and two spin, each with a process of its own
-        processes = read_told(told, 4)
-    finally:
-        for file in (shown, terminal):
-            os.close(file)
-        campaign.send_signal(number)
+        return campaign, read_told(told, 4)
+    except BaseException:
+        campaign.kill()
+        raise
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_outlives_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    terminal, shown = os.openpty()
+    campaign, processes = start_campaign(tmp_path, shown if number == signal.SIGHUP else subprocess.PIPE)
+    for file in (shown, terminal):
+        os.close(file)
+    campaign.send_signal(number)
     _, said = campaign.communicate(timeout=DEADLINE_S)
     assert [process for process in processes if not wait_for_end(process)] == []
     if number != signal.SIGKILL:
-        assert (campaign.returncode, list(temporary.iterdir())) == (130, [])
+        assert (campaign.returncode, list((tmp_path / "temporary").iterdir())) == (130, [])
     if number == signal.SIGTERM:
         assert said.splitlines()[-1].startswith("interrupted: what is done is kept. Go on: gonogo run --resume")
+
+
+def test_a_fork_server_that_ends_is_no_kernels_fault(tmp_path: Path) -> None:
+    campaign, processes = start_campaign(tmp_path)
+    children = Path(f"/proc/{campaign.pid}/task/{campaign.pid}/children").read_text().split()
+    (server,) = [child for child in children if "forkserver" in Path(f"/proc/{child}/cmdline").read_text()]
+    os.kill(int(server), signal.SIGKILL)
+    _, said = campaign.communicate(timeout=DEADLINE_S)
+    assert (campaign.returncode, said.count("\n")) == (2, 1)
+    assert said.startswith("gonogo: the process that workers are forked from has ended, and they with it")
+    assert [process for process in processes if not wait_for_end(process)] == []
+    assert "spins" not in {row["kernel"] for row in read_run(tmp_path / "run").to_pylist()}
 
 
 def test_memory_of_what_a_kernel_starts_is_the_workers(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interrupted from None
+        except EOFError as error:  # which click would take for a Ctrl-D
+            raise RuntimeError(f"EOFError: {error}") from error
 
 
 class WordsOption(click.Option):

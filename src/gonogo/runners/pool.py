@@ -25,7 +25,7 @@ from gonogo.execution.bench import Job
 from gonogo.execution.execute import make_records
 from gonogo.execution.remote import Told
 from gonogo.runners.environment import read_switches
-from gonogo.runners.keeper import measure_family
+from gonogo.runners.keeper import has_fork_server_ended, measure_family
 from gonogo.runners.printed import Transcript
 from gonogo.runners.stem import PACKAGE, find_stem
 from gonogo.runners.worker import GuestSetting, Stranger, work
@@ -41,6 +41,10 @@ GRACE_S = 90.0
 """What a judge may take beyond the time of its guest: to start it, load it, and to end it."""
 SOCKET_ADDRESS_BYTES = 103
 """What the address of a Unix socket holds on macOS; on Linux it is 107."""
+SERVER_ENDED = (
+    "the process that workers are forked from has ended, and they with it: killed by somebody, or for memory. "
+    "What is recorded is kept"
+)
 START_UP_S = 120.0
 """What importing torch and reaching a GPU may take on a busy machine."""
 
@@ -153,10 +157,16 @@ class Pool:
         """Set from another thread, it ends what runs by PoolInterrupted, within a moment."""
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["torch", "gonogo.runners.worker"])
-        _start_fork_server()
         self._workers = [self._make_worker() for _ in range(workers)]
 
     def _make_worker(self) -> Worker:
+        _start_fork_server()
+        try:
+            return self._fork_worker()
+        except (EOFError, ConnectionError) as error:
+            raise CampaignFailed(SERVER_ENDED) from error
+
+    def _fork_worker(self) -> Worker:
         if self._stem is None:
             return Worker(self._context, self.gpu_memory_share, self._switches, None)
         client = self._stem.open_client()
@@ -290,6 +300,8 @@ class Pool:
             return
         job, kernel, records = worker.job, worker.kernel, worker.records
         printed = worker.kill()
+        if has_fork_server_ended():
+            raise CampaignFailed(SERVER_ENDED)
         detail = detail or _describe_exit(worker.process.exitcode)
         if job is None:
             self._count_failed_start(detail)
