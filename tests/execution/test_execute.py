@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import torch
 from make_record import make_record
 
+import gonogo
 from gonogo.cases import Call, parse_case
 from gonogo.errors import BadReference
 from gonogo.execution import execute
@@ -155,3 +158,46 @@ def test_the_reference_in_force_comes_before_the_kernel_is_announced(contract: C
     (record,) = execute.run_job(job, events.append)
     assert record.outcome == "ok"
     assert events == ["reference", "reference", "candidate", "kernel", "kernel"]  # its scale, and that of one chain
+
+
+class RaisesWhenAsked(torch.Tensor):
+    """Whose own words raise."""
+
+    @property
+    def is_nested(self) -> bool:
+        raise KeyError("no word")
+
+    dtype = is_nested
+
+
+def give_back_memory(x: torch.Tensor) -> torch.Tensor:
+    output = torch.softmax(x, -1)
+    output.untyped_storage().resize_(0)
+    return output
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        (lambda x: torch.softmax(x, -1).as_subclass(RaisesWhenAsked), "returned a RaisesWhenAsked, a subclass"),
+        (give_back_memory, "returned a tensor whose memory was given back"),
+    ],
+)
+def test_an_output_that_cannot_be_looked_at_says_why(kernel: Callable[..., Any], said: str) -> None:
+    found = gonogo.verify(kernel, "softmax", cases=1, dtypes="float32", device="cpu", strict=False)
+    (record,) = [case.record for case in found.verdicts]
+    assert record.outcome == "no-output"
+    assert record.detail.startswith(said)
+
+
+def test_what_is_raised_while_an_output_is_measured_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("no such leaf")
+
+    monkeypatch.setattr("gonogo.execution.execute.judge_leaves", fail)
+    found = gonogo.verify(
+        lambda x: torch.softmax(x, -1), "softmax", cases=1, dtypes="float32", device="cpu", strict=False
+    )
+    (record,) = [case.record for case in found.verdicts]
+    assert record.outcome == "no-output"
+    assert record.detail.startswith("its output cannot be read: KeyError: 'no such leaf'")

@@ -99,3 +99,17 @@ def test_script_without_a_guard(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "workers do not start: exit code 1. The usual cause is a script" in ended.stderr
     assert 'start it under: if __name__ == "__main__":' in ended.stderr
+
+
+def test_a_worker_that_dies_between_cases_is_no_fault_of_the_next(tmp_path: Path) -> None:
+    run_campaign(make_plan("bomb", 3), tmp_path, workers=1)
+    rows = read_run(tmp_path).to_pylist()
+    assert [(row["outcome"], row["detail"]) for row in rows] == [("ok", None)] * 6
+
+
+def test_a_case_that_ends_two_workers_cannot_be_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gonogo.runners.pool.read_switches", lambda: {"BOMB": "1"})
+    run_campaign(make_plan("bomb"), tmp_path, workers=1)
+    rows = read_run(tmp_path).to_pylist()
+    said = ("crashed", "killed by SIGKILL, while the case was set up")
+    assert [(row["outcome"], row["detail"]) for row in rows] == [said] * 2

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from gonogo.cases import Call, refuse_without_room
-from gonogo.errors import BadArguments, BadKernelFile, BadModule, CampaignFailed
+from gonogo.cases import Call, is_out_of_memory, refuse_without_room
+from gonogo.errors import BadArguments, BadKernelFile, BadModule, CampaignFailed, GonogoError
 from gonogo.execution.bench import Bench, Job, prepare
 from gonogo.execution.call import Leaves, call_twice
 from gonogo.execution.functions import open_kernel
@@ -93,7 +93,19 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
     if changed:
         bench.restore_inputs()
         return record.end(_tell_changed(changed))
-    return _measure(bench, kernel, record, first, again, elapsed * 1e6)
+    try:
+        return _measure(bench, kernel, record, first, again, elapsed * 1e6)
+    except GonogoError:
+        raise
+    except Exception as error:  # whatever an output does that is looked at
+        if is_out_of_memory(error):
+            raise
+        bench.outputs[kernel.name] = None
+        outcome = explain(error, bench.job.device)
+        if outcome.word == "raised":
+            bench.restore_inputs()
+            outcome = replace(outcome, word="no-output", detail=f"its output cannot be read: {outcome.detail}")
+        return replace(record, error=outcome.error).end(outcome)
 
 
 def _tell_changed(switches: Sequence[str]) -> Outcome:

@@ -104,7 +104,17 @@ def call_once(
 def copy_leaf(leaf: Any) -> Any:
     """A tensor in memory of its own; anything else as it is."""
     copied = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and leaf.device.type != "meta"
-    return leaf.detach().clone() if copied else leaf
+    return leaf.detach().clone() if copied and has_memory(leaf) else leaf
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the memory that a tensor stands in is as large as it must be: a storage can be cut short."""
+    if not tensor.numel():
+        return True
+    last = tensor.storage_offset() + sum(
+        (size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return (last + 1) * tensor.itemsize <= tensor.untyped_storage().nbytes()
 
 
 def _allocate(form: Form, number: int) -> dict[str, torch.Tensor]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .calling import Leaves
+from .calling import Leaves, has_memory
 from .wire import TensorFile
 
 NUMBERS = (bool, int, float)
@@ -36,9 +36,10 @@ def find_unusable(leaf: Any, device: str) -> str | None:
         return "an int past 64 bits" if type(leaf) is int and not -(2**63) <= leaf < 2**63 else None
     if not isinstance(leaf, torch.Tensor):
         return type(leaf).__name__
+    if type(leaf) not in (torch.Tensor, torch.nn.Parameter):  # whose own words may be anything, or raise
+        return f"a {type(leaf).__name__}, a subclass of torch.Tensor"
     if leaf.is_nested or leaf.layout is not torch.strided:
         return f"a tensor of layout {'nested' if leaf.is_nested else str(leaf.layout).removeprefix('torch.')}"
     if leaf.device.type not in ("cpu", device):
         return f"a tensor on device {leaf.device.type}"
-    plain = type(leaf) in (torch.Tensor, torch.nn.Parameter)
-    return None if plain else f"a {type(leaf).__name__}, a subclass of torch.Tensor"
+    return None if has_memory(leaf) else "a tensor whose memory was given back"

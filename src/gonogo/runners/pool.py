@@ -118,6 +118,10 @@ class Worker:
         self.kernel: str | None = None
         self.records: list[Record] = []
         self.ready = False
+        self.owed: Job | None = None
+        """A job that ended another worker before a kernel had run: it is this one's first."""
+        self.last_words: str | None = None
+        """What it said of its own end."""
         self.since = time.monotonic()
 
     def start(self, job: Job) -> None:
@@ -155,6 +159,7 @@ class Pool:
         self._failed_starts = 0
         self.interrupted = threading.Event()
         """Set from another thread, it ends what runs by PoolInterrupted, within a moment."""
+        self._begun_again: set[int] = set()
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["torch", "gonogo.runners.worker"])
         self._workers = [self._make_worker() for _ in range(workers)]
@@ -199,12 +204,13 @@ class Pool:
     def run(self, jobs: Iterator[Job]) -> Iterator[list[Record]]:
         """All records of each case, as cases complete."""
         queue = JobQueue(jobs)
+        self._begun_again.clear()
         records_of: dict[int, list[Record]] = {}  # of cases whose worker died half-way
         ran_dry = False
-        while not ran_dry or any(worker.job for worker in self._workers):
+        while not ran_dry or any(worker.job or worker.owed for worker in self._workers):
             for position, worker in enumerate(self._workers):
                 if worker.ready and worker.job is None:
-                    job = queue.take(position)
+                    job, worker.owed = worker.owed or queue.take(position), None
                     ran_dry = job is None
                     if job is None:
                         break
@@ -248,6 +254,8 @@ class Pool:
                     raise content
                 elif kind == "told":
                     self.told = self.told.join(content)
+                elif kind == "broken":
+                    worker.last_words = content
                 elif kind == "begin":
                     worker.kernel, self._failed_starts = content, 0
                 elif kind == "record":
@@ -302,14 +310,19 @@ class Pool:
         printed = worker.kill()
         if has_fork_server_ended():
             raise CampaignFailed(SERVER_ENDED)
-        detail = detail or _describe_exit(worker.process.exitcode)
+        detail = detail or worker.last_words or _describe_exit(worker.process.exitcode)
         if job is None:
             self._count_failed_start(detail)
-        self._workers[self._workers.index(worker)] = self._make_worker()
+        fresh = self._workers[self._workers.index(worker)] = self._make_worker()
+        fresh.owed = worker.owed
         if job is None:
             return
         if kernel is None and not records:
-            # It died before any kernel ran: the case itself cannot be set up.
+            if job.number not in self._begun_again:  # it may have died of what an earlier kernel left behind
+                self._begun_again.add(job.number)
+                fresh.owed = job
+                return
+            # It died before any kernel ran, a fresh worker too: the case itself cannot be set up.
             made = make_records(job, job.kernels, Outcome(outcome, f"{detail}, while the case was set up"))
             yield job.number, [replace(record, set_up=False) for record in made], None
             return

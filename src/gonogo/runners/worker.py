@@ -15,6 +15,7 @@ from gonogo.execution.bench import Job
 from gonogo.execution.execute import make_records, run_job
 from gonogo.execution.precision import configure_torch
 from gonogo.execution.remote import Guests
+from gonogo.guest.failure import tell_error
 from gonogo.runners.keeper import fork_worker
 from gonogo.runners.printed import Printed
 from gonogo.schema import Outcome
@@ -90,6 +91,9 @@ def _serve(pipe: Connection, job: Job, printed: Printed, guests: Guests | None) 
         pipe.send(("done", job.number))
     except (BadArguments, BadKernelFile, BadModule, ReferenceFailed) as error:
         pipe.send(("failed", error))
+    except Exception as error:
+        pipe.send(("broken", f"gonogo failed: {tell_error(error)}"))
+        raise
     else:
         if guests is not None:
             pipe.send(("told", guests.told))
