@@ -6,27 +6,12 @@ import importlib.util
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from gonogo.contracts import CONTRACTS, OTHER_NAMES, find_contract, name_contract
 from gonogo.errors import BackendMissing, InputError, UnknownOp, UnknownWord, suggest
 from gonogo.ops import DTYPES, Op, get_op, op_names
-from gonogo.schema import Contract
 
-CONTRACTS = {
-    "float32": Contract(),
-    "float64": Contract(accumulate="float64"),
-    "float16": Contract(accumulate="float16"),
-    "bfloat16": Contract(accumulate="bfloat16"),
-    "tf32": Contract(products="tf32"),
-    "fast-math": Contract(fast_math=True),
-    "atomics": Contract(atomics=True),
-    "backward": Contract(backward=True),
-    "strassen": Contract(products="strassen"),
-    "fp8": Contract(products="fp8"),
-}
-"""What a kernel may promise, by the word for it."""
-OTHER_NAMES = {
-    "half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16",
-    "float": "float32", "fp32": "float32", "f32": "float32",
-}  # fmt: skip
+# Contracts have a module of their own, which the instrument may import.
+__all__ = ["CONTRACTS", "find_contract", "find_dtypes", "find_op", "find_words", "name_contract", "need_torch"]
 
 
 def find_op(op: str | Op) -> Op:
@@ -44,29 +29,6 @@ def need_torch(what: str) -> None:
     """Refuse what cannot be done without torch, before anything else is wrong with it."""
     if importlib.util.find_spec("torch") is None:
         raise BackendMissing("torch", what)
-
-
-def find_contract(given: Contract | str | None) -> Contract:
-    """The contract a word stands for, also as reports and lock files write it; float32 if there is none."""
-    if isinstance(given, Contract):
-        return given
-    word = "float32" if given is None else given
-    if not isinstance(word, str):
-        raise InputError(
-            f"contract is {type(word).__name__}; give one of {', '.join(CONTRACTS)}, or a gonogo.Contract"
-        )
-    word = OTHER_NAMES.get(word, word)
-    if word in CONTRACTS:
-        return CONTRACTS[word]
-    try:
-        return Contract.parse(word)
-    except InputError:
-        raise UnknownWord("contract", word, tuple(CONTRACTS)) from None
-
-
-def name_contract(contract: Contract) -> str:
-    """The word for a contract; else all it says, which find_contract takes too."""
-    return next((word for word, known in CONTRACTS.items() if known == contract), contract.describe())
 
 
 def find_dtypes(given: Any) -> tuple[str, ...]:

@@ -115,3 +115,30 @@ def test_an_expected_value_past_the_range_may_be_infinite():
     assert gonogo.check(np.float16([np.inf, 1]), expected=np.array([1e6, 1.0])).decision == "go"
     assert gonogo.check(torch.tensor([-torch.inf]).half(), expected=torch.tensor([1e6])).decision == "no-go"
     assert gonogo.check(np.float16([np.inf]), expected=np.array([65519.0])).decision == "no-go"
+
+
+def test_a_contract_of_the_scale_may_be_a_word():
+    x = torch.tensor([1.0, 3.0])
+    by_word = gonogo.error_scale(lambda x: x + x / 3, [x], contract="float16")
+    by_contract = gonogo.error_scale(lambda x: x + x / 3, [x], contract=gonogo.Contract(accumulate="float16"))
+    assert torch.equal(by_word[1], by_contract[1])
+    with pytest.raises(gonogo.errors.UnknownWord, match="unknown contract 'flaot16'"):
+        gonogo.error_scale(lambda x: x, [x], contract="flaot16")
+
+
+def test_a_case_without_elements_is_not_judged():
+    def draw(seed):
+        return (torch.randn(0 if seed % 2 else 3),)
+
+    found = gonogo.verify(torch.exp, reference=torch.exp, inputs=draw, cases=4, dtypes="float32")
+    assert found.decision == "go"
+    assert {case.why for case in found.unjudged} == {"the output has no elements"}
+    assert len(found.verdicts) + len(found.unjudged) == 4
+    assert 0 < len(found.verdicts) < 4
+    nothing = torch.zeros(0, 3)
+    with pytest.raises(gonogo.errors.NothingJudged, match="the output has no elements"):
+        gonogo.verify(torch.exp, reference=torch.exp, inputs=(nothing,))
+    with pytest.raises(gonogo.errors.NothingJudged, match="the output has no elements"):
+        gonogo.check(nothing, reference=torch.exp, inputs=(nothing,))
+    with pytest.raises(gonogo.errors.InputError, match="have no elements: nothing was judged"):
+        gonogo.check(nothing, expected=nothing)

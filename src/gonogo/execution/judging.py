@@ -27,6 +27,7 @@ RANGES = {
     "int4": (-8, 7), "uint4": (0, 15), "int8": (-128, 127), "uint8": (0, 255), "int16": (-(2**15), 2**15 - 1),
     "int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1),
 }  # fmt: skip
+EMPTY = "the output has no elements"
 IN_DOUBT = "every element may be another, for computed values are nearly tied"
 NEAR = 8.0
 """Units of u_c·S that two values may be apart and an index still point at either."""
@@ -107,6 +108,8 @@ class Judged:
 
     def settle(self) -> Outcome:
         """What is wrong with its numbers, but for how large they are."""
+        if not self.output.numel():
+            return Outcome("refused", EMPTY)
         if self.reference.is_doubtful:
             return Outcome("refused", IN_DOUBT)
         if self.reference.is_discrete:

@@ -104,6 +104,8 @@ def _compare(actual: Any, expected: Any) -> Measured:
     shapes = tuple(np.shape(actual)), tuple(np.shape(expected))
     if shapes[0] != shapes[1]:
         return Measured().end(Outcome("wrong-shape", f"{shapes[0]}, not {shapes[1]}"))
+    if 0 in shapes[0]:
+        raise InputError("actual and expected have no elements: nothing was judged")
     try:
         reading = read(actual, expected, gauge="ulp").worst
         if math.isinf(reading):

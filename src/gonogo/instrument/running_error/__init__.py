@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gonogo.contracts import find_contract
 from gonogo.errors import BackendMissing
-from gonogo.schema import Contract
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from gonogo.schema import Contract
 
     Scaled = Tensor | tuple[Tensor, ...]
 
@@ -44,7 +46,7 @@ def error_scale(
     reference: Callable[..., Any],
     inputs: Sequence[Any] | Mapping[str, Any],
     *,
-    contract: Contract = Contract(),  # noqa: B008 - frozen, so one shared default is safe
+    contract: Contract | str | None = None,
     rules: Mapping[str, Callable[..., Any]] | None = None,
 ) -> tuple[Scaled, Scaled]:
     """Run `reference` in float64 and return its output and the error scale S of that output, in units of u_c.
@@ -60,4 +62,4 @@ def error_scale(
         raise BackendMissing("torch", "gonogo.error_scale") from None
     from gonogo.instrument.running_error.trace import trace_reference
 
-    return trace_reference(reference, inputs, contract, rules or {})
+    return trace_reference(reference, inputs, find_contract(contract), rules or {})
