@@ -39,4 +39,6 @@ def test_isolated(pytester: pytest.Pytester, mode: str) -> None:
     pytester.makepyfile(test_kernels=TESTS)
     result = run(pytester, "--gonogo-isolate", "--gonogo-limits", "shipped", "--import-mode", mode)
     result.assert_outcomes(passed=3, failed=2)
-    result.stdout.fnmatch_lines(["*no-go: crashed: killed by SIGSEGV*", "*cannot be imported by a process of its own*"])
+    result.stdout.fnmatch_lines(
+        ["*no-go: crashed: killed by SIGSEGV*", "*cannot be imported by a process of its own*"]
+    )
