@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
+from os import PathLike
 from typing import Any
 
 
@@ -33,6 +34,19 @@ def _restore(kind: type[GonogoError], args: tuple[Any, ...], facts: dict[str, An
 
 class InputError(GonogoError, ValueError):
     """What was handed in cannot be measured; nothing was computed."""
+
+
+def check_type(what: str, value: Any, kinds: type | tuple[type, ...], give: str) -> None:
+    """Refuse what is of no such type: `give` says what would be."""
+    if not isinstance(value, kinds):
+        raise InputError(f"{what} is {type(value).__name__}; give {give}")
+
+
+def check_path(what: str, value: Any) -> None:
+    """Refuse what names no file, nor could."""
+    check_type(what, value, (str, PathLike), "a path")
+    if "\0" in str(value):
+        raise InputError(f"{what} has a null byte in it, which no path has")
 
 
 class ShapeMismatch(InputError):

@@ -264,5 +264,5 @@ def get_format(name: str, *, role: str | None = None) -> Format:
     """The format called `name`; UnknownFormat lists the known ones."""
     try:
         return FORMATS[name]
-    except KeyError:
+    except (KeyError, TypeError):  # a list, say, has no hash
         raise UnknownFormat(name, tuple(FORMATS), role=role) from None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-from gonogo.errors import InputError
+from gonogo.errors import InputError, check_type
 from gonogo.formats import get_format
 
 
@@ -98,9 +98,12 @@ class Contract:
             ("products", ("ieee", *PRODUCTS)),
             ("summation", ("blocked", "sequential", "probabilistic")),
         ):
+            check_type(f"contract {name}", getattr(self, name), str, f"one of {', '.join(allowed)}")
             if getattr(self, name) not in allowed:
                 raise InputError(f"contract {name} is {getattr(self, name)!r}; it is one of {', '.join(allowed)}")
 
+        for name in FLAGS:
+            check_type(f"contract {name}", getattr(self, name), bool, "True or False")
         for name in ("accumulate", "intermediate", "output"):
             if getattr(self, name) is not None:
                 get_format(getattr(self, name), role=f"contract {name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from gonogo.contracts import CONTRACTS, OTHER_NAMES, find_contract, name_contract
@@ -12,6 +12,9 @@ from gonogo.ops import DTYPES, Op, get_op, op_names
 
 # Contracts have a module of their own, which the instrument may import.
 __all__ = ["CONTRACTS", "find_contract", "find_dtypes", "find_op", "find_words", "name_contract", "need_torch"]
+
+SEVERAL = (list, tuple, set, frozenset, dict)
+"""What words may stand in; anything else is one of them."""
 
 
 def find_op(op: str | Op) -> Op:
@@ -33,14 +36,18 @@ def need_torch(what: str) -> None:
 
 def find_dtypes(given: Any) -> tuple[str, ...]:
     """Dtypes by name, each once; torch's own, and names by which others go, are taken too."""
-    several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
+    several = list(given) if isinstance(given, SEVERAL) else [given]
     names = [str(dtype).removeprefix("torch.") for dtype in several]
     return find_words("dtype", [OTHER_NAMES.get(name, name) for name in names], DTYPES)
 
 
 def find_words(what: str, given: str | Sequence[str], known: Collection[str]) -> tuple[str, ...]:
     """Words, each once, all of them known; one may stand alone."""
-    words = tuple(dict.fromkeys([given] if isinstance(given, str) else given))
+    listed: list[Any] = list(given) if isinstance(given, SEVERAL) else [given]
+    for word in listed:
+        if not isinstance(word, str):
+            raise UnknownWord(what, type(word).__name__, tuple(known))
+    words = tuple(dict.fromkeys(listed))
     for word in words:
         if word not in known:
             raise UnknownWord(what, word, tuple(known))

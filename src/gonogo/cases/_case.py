@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from gonogo.errors import InputError
+from gonogo.errors import InputError, check_type
 from gonogo.ops import DTYPES, LAID_OUT, Op, get_op
 
 DTYPE_CODES = {
@@ -79,6 +79,7 @@ def parse_case(text: str, op: Op | None = None) -> Case:
     """
     from gonogo.cases.values import DISTRIBUTIONS
 
+    check_type("a case id", text, str, "text such as softmax:f16:2x7x1025:c:uniform:81")
     match = _ID.fullmatch(text)
     if match is None or len(text) > LONGEST_ID:
         shown = text if len(text) <= LONGEST_ID else f"{text[:40]}…"

@@ -163,11 +163,13 @@ def _take_array(path: str, leaf: Any) -> Any:
         return leaf.detach().resolve_neg()  # a view that torch negates lazily has other bits than its values
     if isinstance(leaf, np.ndarray) or (hasattr(leaf, "__array__") and not isinstance(leaf, np.generic)):
         try:
-            return torch.from_numpy(np.array(leaf))
-        except TypeError:
-            raise BadArguments(
-                f"argument {path} is an array of {np.asarray(leaf).dtype}. Give a torch tensor"
-            ) from None
+            array = np.array(leaf)
+        except Exception as error:  # whatever stands behind __array__
+            raise BadArguments(f"argument {path} cannot be read, {type(error).__name__}: {error}") from error
+        try:
+            return torch.from_numpy(array)
+        except (TypeError, ValueError):
+            raise BadArguments(f"argument {path} is an array of {array.dtype}. Give a torch tensor") from None
     return leaf.item() if isinstance(leaf, np.generic) else leaf
 
 

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from gonogo.errors import (
     BackendMissing,
     DeviceMismatch,
+    GonogoError,
     InputError,
     ShapeMismatch,
     UnknownFormat,
@@ -126,6 +127,16 @@ def _refuse_torch(tensor: torch.Tensor, role: str) -> InputError:
 
 def _from_protocol(array: object, role: str) -> Operand:
     """JAX, CuPy and kin: DLPack where the memory is on a GPU, __array__ (or DLPack) on the host."""
+    try:
+        return _read_protocol(array, role)
+    except GonogoError:
+        raise
+    except Exception as error:  # whatever stands behind a stranger's array
+        what = f"a {type(array).__name__} that cannot be read, {type(error).__name__}: {error}"
+        raise UnsupportedArray(role, what.partition("\n")[0]) from error
+
+
+def _read_protocol(array: object, role: str) -> Operand:
     where = getattr(array, "__dlpack_device__", None)
     if where is not None and where()[0] not in _DLPACK_CPU:
         try:

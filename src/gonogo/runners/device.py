@@ -11,7 +11,7 @@ from gonogo.errors import InputError
 
 def find_device(name: str) -> str:
     """`auto` → cuda where there is a GPU, else cpu; anything else is checked."""
-    if name not in ("auto", "cpu", "cuda"):
+    if not isinstance(name, str) or name not in ("auto", "cpu", "cuda"):
         raise InputError(f"unknown device {name!r}; known: auto, cpu, cuda")
     if name == "cpu":
         return name

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import draw_arguments, take_arguments
 from gonogo.errors import InputError, suggest
+from gonogo.guest.nests import list_leaves
 from gonogo.ops import Op
 from gonogo.user.kernels import name_function
 
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     import torch
 
     from gonogo.cases import Call
+
+
+def check_nest(what: str, value: Any) -> None:
+    """Refuse a nest that has no end."""
+    try:
+        for _ in list_leaves(value):
+            pass
+    except RecursionError:
+        raise InputError(f"{what}: nested too deep, or a nest that holds itself") from None
 
 
 def check_arguments(kernel: Callable[..., Any], op: Op, seed: int, dtype: str) -> None:

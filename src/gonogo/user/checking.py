@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gonogo.cases import Call, draw_arguments, take_arguments
-from gonogo.errors import BadArguments, InputError, NothingJudged, ReferenceFailed, UnsupportedDtype, suggest
+from gonogo.errors import (
+    BadArguments,
+    InputError,
+    NothingJudged,
+    ReferenceFailed,
+    UnsupportedArray,
+    UnsupportedDtype,
+    check_path,
+    suggest,
+)
 from gonogo.formats import FORMATS
 from gonogo.guest.nests import list_leaves
 from gonogo.limits import Limit
@@ -19,6 +28,7 @@ from gonogo.limits.shipped import FoundLimit, choose_limit
 from gonogo.ops import Op
 from gonogo.schema import Contract, Measured, Outcome
 from gonogo.user import own_op
+from gonogo.user.arguments import check_nest
 from gonogo.user.own_op import choose_contract, name_op
 from gonogo.verdict.judge import Verdict
 from gonogo.verdict.verdicts import BLIND, is_blind, judge_measured
@@ -62,6 +72,7 @@ def check(
     if (op is None and reference is None) or inputs is None:
         raise InputError("check needs op= and inputs=, or expected=, or reference= and inputs=")
     need_torch("gonogo.check by op and inputs")
+    check_nest("actual", actual)
     from gonogo.guest import flags
 
     with flags.known():
@@ -87,7 +98,9 @@ def _check_by_reference(
         assert op is not None
         known = find_op(op)
         call = take_arguments(known, inputs) if known.draw is not None else _take_inputs(known, inputs)
-    keeps = find_contract(contract or choose_contract(known))
+    keeps = find_contract(choose_contract(known) if contract is None else contract)
+    if lock is not None:
+        check_path("lock", lock)
     chosen = choose_limit(known, keeps, lock=lock, limit=limit)
     known = replace(known, grads=False)  # an output at hand has none
     measured = _measure(actual, known, call, keeps, chosen.gauge)
@@ -101,7 +114,7 @@ def _compare(actual: Any, expected: Any) -> Measured:
     """Outcome and ULPs of an output beside what it should be."""
     from gonogo.instrument.readings import read
 
-    shapes = tuple(np.shape(actual)), tuple(np.shape(expected))
+    shapes = _read_shape(actual, "actual"), _read_shape(expected, "expected")
     if shapes[0] != shapes[1]:
         return Measured().end(Outcome("wrong-shape", f"{shapes[0]}, not {shapes[1]}"))
     if 0 in shapes[0]:
@@ -116,6 +129,13 @@ def _compare(actual: Any, expected: Any) -> Measured:
         return Measured().end(Outcome("wrong-dtype", f"{error.dtype}, not floating point"))
     # No finite error explains an element: NaN, or an infinity, on one side only.
     return Measured(outcome="non-finite" if math.isinf(reading) else "ok", ulp=reading)
+
+
+def _read_shape(array: Any, role: str) -> tuple[int, ...]:
+    try:
+        return tuple(np.shape(array))
+    except Exception as error:  # whatever stands behind __array__, and lists that are no arrays
+        raise UnsupportedArray(role, f"{type(array).__name__}, which NumPy cannot read: {error}") from error
 
 
 def _overflow_as(actual: Any, expected: Any) -> np.ndarray[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from zlib import crc32
 
 from gonogo.cases import EVERYWHERE, follows_dtype
-from gonogo.errors import InputError, suggest
+from gonogo.errors import InputError, check_type, suggest
 from gonogo.guest.nests import list_leaves
 from gonogo.ops import (
     DTYPES,
@@ -24,11 +24,16 @@ from gonogo.ops import (
     op_names,
 )  # fmt: skip
 from gonogo.ops import Op as PlainOp
+from gonogo.user.arguments import check_nest
 from gonogo.user.kernels import name_function
 from gonogo.words import find_words, need_torch
 
 LEAF_DTYPES = (*INPUT_DTYPES, "int4", "uint4")
 """What a leaf of the output may be declared to have."""
+
+
+UNSAID = (None, (), False)
+"""By identity: what is given may be a tensor, which is equal to nothing. There is but one empty tuple."""
 
 
 def Op(  # noqa: N802  reads as what it makes
@@ -62,6 +67,7 @@ def Op(  # noqa: N802  reads as what it makes
     "2*P" follows another. `reduced` are the axes that are summed over. Listed sizes are run, each at least once
     within `cases`, or the verification says which were not.
     """
+    check_type("op name", name, str, "text: letters, digits and _")
     if not re.fullmatch(r"\w+", name):
         raise InputError(f"op name {name!r}: letters, digits and _ only, for it is part of every case id")
     if name in op_names():
@@ -71,6 +77,7 @@ def Op(  # noqa: N802  reads as what it makes
         )
     if not callable(reference):
         raise InputError(f"op {name}: reference is {type(reference).__name__}, not a function of its inputs")
+    check_nest(f"op {name}: inputs", inputs)
     out, leaves = _read_outputs(name, outputs)
     facts: dict[str, Any] = {
         "name": name, "leaves": leaves, "out": out, "mutates": _list_words(mutates, "mutates"),
@@ -79,8 +86,8 @@ def Op(  # noqa: N802  reads as what it makes
     }  # fmt: skip
     _check_gradients(name, facts)
     if _are_axes(inputs, sizes):
-        return _make_from_axes(facts, inputs, output, sizes or {}, main, reduced, only_listed)
-    if output is not None or sizes is not None or main is not None or reduced or only_listed:
+        return _make_from_axes(facts, inputs, output, {} if sizes is None else sizes, main, reduced, only_listed)
+    if any(not any(said is word for word in UNSAID) for said in (output, sizes, main, reduced, only_listed)):
         raise InputError(f"op {name}: axes and sizes go with inputs={{'x': 'rows cols'}}, not with other inputs")
     return _make_from_arguments(facts, reference, inputs)
 
@@ -186,6 +193,11 @@ def _make_from_axes(
     name = facts["name"]
     if not isinstance(inputs, Mapping):
         raise InputError(f"op {name}: inputs is {inputs!r}; give names and axes, as in inputs={{'x': 'rows cols'}}")
+    check_type(f"op {name}: sizes", sizes, Mapping, "the sizes of every axis: {'rows': (1, 7)}")
+    for word, axes_given in (("output", output), ("main", main)):
+        check_type(f"op {name}: {word}", axes_given, (str, type(None)), "axes by name, as in 'rows cols'")
+    for axis in sizes:
+        check_type(f"op {name}: an axis of sizes", axis, str, "text")
     described = tuple(_describe_input(argument, axes) for argument, axes in inputs.items())
     for path in facts["mutates"]:
         if path not in inputs:
@@ -203,7 +215,7 @@ def _make_from_axes(
     first = next((argument.axes.split() for argument in described if argument.kind != "constant"), [])
     if not first:
         raise InputError(f"op {name}: its first input needs axes, as in inputs={{'x': 'rows cols'}}")
-    reduced = _list_words(tuple(reduced) if not isinstance(reduced, str) else reduced, "reduced")
+    reduced = _list_words(reduced, "reduced")
     used = dict.fromkeys(axes.split())
     free = [axis for axis in used if axis not in derived]
     bases = dict.fromkeys([*free, *(base for size in derived.values() for base in _bases(size))])
@@ -215,7 +227,8 @@ def _make_from_axes(
     only: bool | tuple[str, ...] = True
     if only_listed is not True:
         others = [axis for axis in bases if axis != main]
-        only = tuple(dict.fromkeys([*others, *_list_words(only_listed or ())]))
+        named = () if only_listed is False else _list_words(only_listed, "only_listed")
+        only = tuple(dict.fromkeys([*others, *named]))
     return PlainOp(
         inputs=described, output=output or "", sizes={axis: tuple(choices) for axis, choices in listed.items()},
         kernels=(Kernel(f"{name}_torch", "torch", source=facts["reference"]),), twin=f"{name}_torch", main=main,
@@ -230,6 +243,7 @@ def _bases(size: str) -> list[str]:
 
 
 def _describe_input(name: str, axes: Any) -> Input:
+    check_type("the name of an input", name, str, "text")
     if isinstance(axes, str):
         return Input(name, axes)
     if isinstance(axes, Arg):
@@ -261,6 +275,11 @@ class Arg:
 
     def name_as(self, name: str) -> Input:
         """The input of that name."""
+        check_type(f"input {name}: axes", self.axes, str, "names of axes, as in 'rows cols'")
+        for word in ("fill", "below"):
+            check_type(f"input {name}: {word}", getattr(self, word), (str, type(None)), "a word")
+        for word, kinds in (("low", (int, float)), ("high", (int, float, str))):
+            check_type(f"input {name}: {word}", getattr(self, word), (*kinds, type(None)), "a number")
         dtype = str(self.dtype).removeprefix("torch.")
         whole = dtype in ("int8", "uint8", "int16", "int32", "int64")
         usual = "index" if self.below else "boolean" if dtype == "bool" else "integers" if whole else "values"

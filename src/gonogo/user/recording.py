@@ -46,7 +46,7 @@ def open_record(folder: str | Path, device: str, *, isolated: bool) -> Recorder:
     environment = describe_environment(device)
     if not isolated:  # workers set torch's switches, a user's process has its own
         environment["torch_flags"] = {path: _read_flag(path) for path in FLAGS}
-    recorder = Recorder(Path(folder), environment)
+    recorder = Recorder(Path(folder).absolute(), environment)
     check_appendable(recorder.folder, recorder.environment)
     return recorder
 

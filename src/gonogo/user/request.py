@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import USUAL
-from gonogo.errors import InputError
+from gonogo.errors import InputError, check_path, check_type
 from gonogo.limits import Limit
 from gonogo.ops import DTYPES, Op
 from gonogo.schema import Contract
@@ -84,7 +84,7 @@ class Request:
     @cached_property
     def keeps(self) -> Contract:
         """What the kernel promises."""
-        return find_contract(self.contract or choose_contract(self.known))
+        return find_contract(choose_contract(self.known) if self.contract is None else self.contract)
 
     @property
     def used_controls(self) -> tuple[Callable[..., Any], ...]:
@@ -106,6 +106,13 @@ class Request:
             )
         if callable(controls):
             raise InputError(f"controls is one function; give a list: controls=[{name_function(controls)}]")
+        check_type("controls", controls, (list, tuple), "a list of functions")
+        for word in ("lock", "record"):
+            if getattr(self, word) is not None:
+                check_path(word, getattr(self, word))
+        if self.name is not None:
+            check_type("name", self.name, str, "text")
+        check_type("suspects", self.suspects, str, "rerun or fail")
 
 
 def tell_replay(request: Request, case: str) -> str:

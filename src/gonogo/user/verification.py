@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import USUAL, Planned, parse_case
-from gonogo.errors import NoGo
+from gonogo.errors import NoGo, check_type
 from gonogo.limits import Limit
 from gonogo.limits.shipped import FoundLimit, choose_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
@@ -74,6 +74,8 @@ def verify(
     An `isolated` kernel runs in a process of its own, which imports it, with 60 s and 8 GiB a case: what crashes or
     hangs is an outcome of its case, and the next case has a fresh process.
     """
+    check_type("strict", strict, bool, "True or False")
+    check_type("isolated", isolated, bool, "True or False")
     request = Request(
         kernel, op, reference, inputs, outputs, mutates, grads, dtypes, cases, seed, contract, controls,
         distributions, device, lock, limit, suspects, only, record, name, isolated,
@@ -125,7 +127,7 @@ def _judge(
     op, contract, where = request.known, request.keeps, runner.device
     size_limit = choose_size_limit(request.choice, where, runner, candidate)
     planned = request.choice.plan(size_limit)
-    target = [(parse_case(request.only, op), "replay")] if request.only else planned
+    target = planned if request.only is None else [(parse_case(request.only, op), "replay")]
     check_arguments(request.kernel, op, target[0][0].seed, target[0][0].dtype)
     with flags.outside():  # a record tells what the user has set
         recorder = open_record(request.record, where, isolated=False) if request.record is not None else None

@@ -32,7 +32,7 @@ def gauge(name: str, **parameters: Any) -> Gauge:
     >>> gauge("policy", atol=1e-2, rtol=1e-2).name
     'policy(atol=0.01, rtol=0.01)'
     """
-    if name not in gauge_names():
+    if not isinstance(name, str) or name not in gauge_names():
         raise UnknownGauge(name, gauge_names())
     try:
         made = import_module(f"{__name__}.{name}").gauge(**parameters)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gonogo.contracts import find_contract
-from gonogo.errors import BackendMissing
+from gonogo.errors import BackendMissing, BadReference, GonogoError, check_type
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,4 +62,12 @@ def error_scale(
         raise BackendMissing("torch", "gonogo.error_scale") from None
     from gonogo.instrument.running_error.trace import trace_reference
 
-    return trace_reference(reference, inputs, find_contract(contract), rules or {})
+    check_type("reference", reference, Callable, "a function of torch tensors")  # type: ignore[arg-type]
+    check_type("rules", {} if rules is None else rules, Mapping, "names of torch ops with a function each")
+    keeps = find_contract(contract)
+    try:
+        return trace_reference(reference, inputs, keeps, {} if rules is None else rules)
+    except GonogoError:
+        raise
+    except Exception as error:  # whatever a reference or a rule of a user's does
+        raise BadReference(f"raised {type(error).__name__}: {error}".partition("\n")[0]) from error
