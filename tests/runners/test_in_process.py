@@ -12,6 +12,7 @@ import pytest
 
 import gonogo
 from gonogo.cases import FINITE, INTERPRETER, Case, make_inputs, plan_cases
+from gonogo.errors import InputError
 from gonogo.ops import get_op
 from gonogo.runners.in_process import AHEAD, MAKERS, make_ahead
 
@@ -86,15 +87,21 @@ def test_what_a_maker_raises_comes_out_in_its_turn() -> None:
     assert {thread for thread in threading.enumerate() if "ThreadPool" in thread.name} <= before
 
 
+class LostGpu(getattr(torch, "AcceleratorError", RuntimeError)):  # type: ignore[misc]
+    """What torch raises of a context that is gone."""
+
+
 def test_a_kernel_that_loses_the_gpu_is_no_go_and_nothing_runs_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = iter(range(10**6))
+    monkeypatch.setattr("gonogo.runners.device.lost_on", lost := [])
+    monkeypatch.setattr("gonogo.runners.in_process.lost_on", lost)
 
     def fault(x: torch.Tensor) -> torch.Tensor:
         if next(calls) > 20:
             monkeypatch.setattr("gonogo.execution.outcome._is_gpu_lost", lambda device: True)
             # As on a GPU, nothing can be made any more.
             monkeypatch.setattr("gonogo.runners.in_process.make_inputs", None)
-            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+            raise LostGpu("CUDA error: an illegal memory access was encountered")
         return x.relu()
 
     found = gonogo.verify(fault, "relu", dtypes="float32", device="cpu", strict=False)
@@ -103,6 +110,10 @@ def test_a_kernel_that_loses_the_gpu_is_no_go_and_nothing_runs_after_it(monkeypa
     assert failed.case in str(found.notes)
     assert len(found.verdicts) + len(found.unjudged) == 24
     assert all("has lost the GPU to this process" in case.why for case in found.unjudged)
+    for device in ("cuda", "auto"):  # so does whatever is asked next
+        with pytest.raises(InputError, match=f"a kernel's fault on {failed.case} has lost the GPU to this process"):
+            gonogo.verify(torch.relu, "relu", device=device)
+    assert gonogo.verify(torch.relu, "relu", cases=1, device="cpu").decision == "go"
 
 
 LOSE_THE_GPU = """

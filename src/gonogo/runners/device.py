@@ -8,6 +8,9 @@ from contextlib import contextmanager
 
 from gonogo.errors import InputError
 
+lost_on: list[str] = []
+"""The case on which a kernel run in this process has taken the GPU's context with it: no call brings it back."""
+
 
 def find_device(name: str) -> str:
     """`auto` → cuda where there is a GPU, else cpu; anything else is checked."""
@@ -15,6 +18,11 @@ def find_device(name: str) -> str:
         raise InputError(f"unknown device {name!r}; known: auto, cpu, cuda")
     if name == "cpu":
         return name
+    if lost_on:
+        raise InputError(
+            f"device {name}: a kernel's fault on {lost_on[0]} has lost the GPU to this process. Start another, or "
+            "run the kernel by gonogo check, which has a process for each case"
+        )
     import torch
 
     if torch.cuda.is_available():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gonogo.cases import Call, Case, Planned, make_call
 from gonogo.errors import CaseTooLarge
 from gonogo.ops import Kernel, Op
+from gonogo.runners.device import lost_on
 from gonogo.schema import Outcome, Record
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class InProcess:
                 )
             if self.guests is None and any(record.outcome == "crashed" for record in records):
                 self.lost.append(case.id)
+                lost_on.append(case.id)
             elif "far" in case.layout:
                 from torch.cuda import empty_cache
 
