@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,10 +29,13 @@ if __name__ == "__main__":  # siblings are found by a package of this folder alo
     __package__ = PACKAGE
 
 from . import walls  # noqa: E402
+from .calls import refuse_calls  # noqa: E402
 from .wire import Gone, receive, send  # noqa: E402
 
 POLL_S = 0.05
 """How often a keeper looks at memory."""
+END_S = 5.0
+"""What processes may take to die."""
 
 
 def main() -> None:
@@ -122,8 +126,8 @@ def _watch(first: int, line: socket.socket, memory_bytes: int) -> tuple[int, str
             why = f"processes {len(family)}"
             break
         # A page that two processes share counts twice in what is quick to read: then it is counted exactly.
-        resident = sum(map(_read_resident, family))
-        if resident > memory_bytes and (resident := sum(map(_read_share, family))) > memory_bytes:
+        resident = sum(map(_read_resident, family)) + _read_files(family)
+        if resident > memory_bytes and (resident := _read_exactly(family)) > memory_bytes:
             why = f"memory {resident}"
             break
     _end_family(first)
@@ -157,31 +161,54 @@ def _read_resident(process: int) -> int:
         return 0
 
 
-def _read_share(process: int) -> int:
-    """The same, with pages that others share in parts; as it is where the system does not tell."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-    except (OSError, IndexError, ValueError, StopIteration):
-        return _read_resident(process)
+def _read_exactly(family: list[int]) -> int:
+    """The same of all, each page once, and files of memory that no process has mapped."""
+    total, mapped = 0, 0
+    for process in family:
+        try:
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+            sizes = {line.split()[0]: int(line.split()[1]) * 1024 for line in lines[1:]}
+            total, mapped = total + sizes["Pss:"], mapped + sizes.get("Pss_Shmem:", 0)
+        except (OSError, IndexError, ValueError, KeyError):  # as it is where the system does not tell
+            total += _read_resident(process)
+    return total + max(_read_files(family) - mapped, 0)
+
+
+def _read_files(family: list[int]) -> int:
+    """Bytes of the files of memory that processes have open, each once."""
+    sizes: dict[int, int] = {}
+    for process in family:
+        with contextlib.suppress(OSError):
+            for entry in Path(f"/proc/{process}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if str(entry.readlink()).startswith("/memfd:"):
+                        facts = entry.stat()
+                        sizes[facts.st_ino] = 512 * facts.st_blocks
+    return sum(sizes.values())
 
 
 def _end_family(first: int) -> None:
-    """Kill them all: the first takes its namespace with it; without one they are looked for until there is none."""
+    """Kill them all: the first takes its namespace with it; without one they are looked for until there is none.
+
+    They are stopped before they are killed: what is stopped starts no other.
+    """
     with contextlib.suppress(OSError):
         os.kill(first, signal.SIGKILL)
-    for _ in range(100):
+    until = time.monotonic() + END_S
+    while time.monotonic() < until:
         family = [process for process in list_family(os.getpid()) if process != os.getpid()]
         alive = [process for process in family if not _is_dead(process)]
         if not alive:
             return
-        for process in alive:
-            with contextlib.suppress(OSError):
-                os.kill(process, signal.SIGKILL)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in alive:
+                with contextlib.suppress(OSError):
+                    os.kill(process, number)
         for process in family:
             if process != first:
                 with contextlib.suppress(OSError):
                     os.waitpid(process, os.WNOHANG)
+        time.sleep(0.001)
 
 
 def _is_dead(process: int) -> bool:
@@ -196,12 +223,13 @@ def _begin(
 ) -> None:
     """The first process inside: take rights away, start the guest, wait for it and for all that it leaves."""
     own_processes = "own processes" in in_force
+    walls.offer_to_end()
     with _own_folder(scratch, walls.close_files(scratch, message["hide"], own_processes=own_processes)) as (
         folder, files_closed,
     ):  # fmt: skip
         in_force = [*in_force, *files_closed, *walls.limit_resources(own_processes=own_processes)]
         in_force += walls.drop_rights()
-        in_force += walls.lock_land(folder)
+        in_force += refuse_calls()
         os.chdir(folder)
         walls.control(walls.SET_DUMPABLE, 0)
         walls.control(walls.SET_PDEATHSIG, signal.SIGKILL)
@@ -238,6 +266,9 @@ def _become_guest(channel: int, printed: int, folder: str, message: dict[str, An
     os.closerange(channel + 1, walls.MOST_FILES)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     walls.control(walls.SET_PDEATHSIG, signal.SIGKILL)
+    # Here, and not in what started it: that is then outside, and cannot be reached.
+    shared = [walls.SHARED] if "read-only files" in in_force else []
+    in_force = [*in_force, *walls.lock_land([folder, *shared])]
     walls.control(walls.SET_DUMPABLE, 1)  # its keeper may look into it; nobody may look into what started it
     os.environ.update(
         HOME=folder, TMPDIR=folder, TRITON_CACHE_DIR=f"{folder}/triton", XDG_CACHE_HOME=f"{folder}/cache",

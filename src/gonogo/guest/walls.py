@@ -30,6 +30,7 @@ ALL = (
     "no rights", "landlock",
 )  # fmt: skip
 """Every wall there is, by its name."""
+SHARED = "/dev/shm"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -78,6 +79,8 @@ def close_files(scratch: str, hidden: Sequence[str], *, own_processes: bool) -> 
         attributes = struct.pack("<QQQQ", RDONLY, 0, 0, 0)
         _call("syscall", SYS_MOUNT_SETATTR, AT_FDCWD, b"/", AT_RECURSIVE, attributes, len(attributes))
         _mount_memory(scratch, SCRATCH_BYTES)
+        if Path(SHARED).is_dir():  # semaphores of multiprocessing lie there
+            _mount_memory(SHARED, SCRATCH_BYTES)
     except (OSError, AttributeError):
         return []
     names = ["read-only files"]
@@ -104,6 +107,12 @@ def close_files(scratch: str, hidden: Sequence[str], *, own_processes: bool) -> 
 def _mount_memory(path: str, size: int) -> None:
     options = f"size={size},mode=0700".encode()
     _call("mount", b"tmpfs", os.fsencode(path), b"tmpfs", ctypes.c_ulong(MS_NOSUID | MS_NODEV), options)
+
+
+def offer_to_end() -> None:
+    """Be what the system ends first where memory runs out: not all that a process has shows in its own sizes."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def limit_resources(*, own_processes: bool) -> list[str]:
@@ -133,8 +142,14 @@ def drop_rights() -> list[str]:
     return ["no rights"]
 
 
-def lock_land(scratch: str) -> list[str]:
-    """Landlock: writes to the scratch folder, devices and /proc alone; no TCP, signals to others or ptrace."""
+def _list_devices() -> list[str]:
+    """Those that are written to: no terminals, no disks."""
+    devices = [str(path) for name in ("nvidia*", "dri", "kfd") for path in Path("/dev").glob(name)]
+    return [*(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")), *devices]
+
+
+def lock_land(folders: Sequence[str]) -> list[str]:
+    """Landlock: writes to folders, devices and names of threads alone; no TCP, signals to others or ptrace."""
     try:
         version = int(_libc.syscall(SYS_LANDLOCK, None, ctypes.c_size_t(0), 1))
         if version < 1:
@@ -145,12 +160,15 @@ def lock_land(scratch: str) -> list[str]:
         rules = int(_libc.syscall(SYS_LANDLOCK, attributes, ctypes.c_size_t(size), 0))
         if rules < 0:
             return []
-        # CUDA names its threads by a file of /proc; files of other processes there need ptrace, which is denied.
+        # CUDA names its threads by files of /proc/self/task.
         files = (WRITE_FILE | TRUNCATE) & handled
-        for path, rights in ((scratch, handled), ("/dev", files), ("/proc", files)):
-            folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            _call("syscall", SYS_LANDLOCK + 1, rules, 1, struct.pack("<Qi", rights, folder), 0)
-            os.close(folder)
+        allowed = [(path, handled) for path in folders]
+        allowed += [(path, files) for path in ("/proc/self/task", *_list_devices())]
+        for path, rights in allowed:
+            with contextlib.suppress(FileNotFoundError):
+                folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                _call("syscall", SYS_LANDLOCK + 1, rules, 1, struct.pack("<Qi", rights, folder), 0)
+                os.close(folder)
         control(NO_NEW_PRIVS, 1)
         _call("syscall", SYS_LANDLOCK + 2, rules, 0)
         os.close(rules)

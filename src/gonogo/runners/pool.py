@@ -27,7 +27,7 @@ from gonogo.execution.remote import Told
 from gonogo.runners.environment import read_switches
 from gonogo.runners.keeper import has_fork_server_ended, measure_family
 from gonogo.runners.printed import Transcript
-from gonogo.runners.stem import PACKAGE, find_stem
+from gonogo.runners.stem import COPIES, find_stem
 from gonogo.runners.worker import GuestSetting, Stranger, work
 from gonogo.schema import Outcome, Record
 
@@ -183,7 +183,7 @@ class Pool:
 
     def _describe_stranger(self) -> Stranger:
         allowed = self.allowance
-        return Stranger(allowed.timeout_s, allowed.memory_bytes, (PACKAGE, *(self._hidden or ())))
+        return Stranger(allowed.timeout_s, allowed.memory_bytes, (*COPIES, *(self._hidden or ())))
 
     def change_stranger(self, allowance: Allowance, hidden: tuple[str, ...]) -> None:
         """End the guests of one stranger, before the kernel of another comes; back when they are gone."""

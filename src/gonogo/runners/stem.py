@@ -21,6 +21,9 @@ from gonogo.runners.environment import SWITCHES
 
 PACKAGE = str(Path(__file__).resolve().parent.parent)
 """What no guest may look into: references, limits, what judges."""
+_BESIDE = [Path(entry, "gonogo").resolve() for entry in sys.path]
+COPIES = tuple({PACKAGE, *(str(folder) for folder in _BESIDE if (folder / "guest" / "stem.py").is_file())})
+"""All that could be imported in its stead."""
 PROGRAM = Path(PACKAGE, "guest", "stem.py")
 KEPT = (
     "PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CC", "CXX", "CUDA_HOME", "CUDA_PATH",
