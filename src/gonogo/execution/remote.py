@@ -34,7 +34,7 @@ from gonogo.guest.wire import (
     take,
     take_texts,
 )
-from gonogo.ops import Elsewhere, Kernel
+from gonogo.ops import Elsewhere, InModule, Kernel
 
 if TYPE_CHECKING:
     from gonogo.execution.bench import Bench
@@ -207,18 +207,19 @@ class Guests:
             "guards": {str(width): bits for width, bits in GUARD_BITS.items()},
         }  # fmt: skip
         guest = Guest(self.stem, setting, self.printed)
-        state_file = TensorFile()
+        loaded = TensorFile()
         try:
             walls = tuple(take_texts(guest.listen(START_S), "walls"))
             state = _find_state(bench)
-            packed = None if state is None else {path: pack_tensor(x, state_file) for path, x in state.items()}
+            packed = None if state is None else {path: pack_tensor(x, loaded) for path, x in state.items()}
             message = {
-                "source": getattr(source, "text", None), "module": getattr(source, "module", None),
+                "source": None if isinstance(source, InModule) else _write_text(source.text, loaded),
+                "module": source.module if isinstance(source, InModule) else None,
                 "path": source.path, "name": source.name, "state": packed,
                 "trained": [path for path, x in (state or {}).items() if isinstance(x, torch.nn.Parameter)],
                 "folders": source.folders,
             }  # fmt: skip
-            reply = guest.ask(message, (state_file,), self.timeout_s)
+            reply = guest.ask(message, (loaded,), self.timeout_s)
             check_loaded(reply, source)
             at_import = tuple(clean(text) for text in take_texts(reply, "flags"))
             self.told = self.told.join(Told(walls, at_import))
@@ -229,7 +230,7 @@ class Guests:
             guest.end()
             raise
         finally:
-            state_file.close()
+            loaded.close()
         self._known[source] = guest
         return guest
 
@@ -253,6 +254,12 @@ class Guests:
             "decoy": None if decoy is None else pack_call(decoy, arguments),
             "cotangents": _pack_cotangents(kernel, bench, arguments) if form.wanted is not None else {},
         }  # fmt: skip
+
+
+def _write_text(text: str, file: TensorFile) -> tuple[int, int]:
+    """Where it begins, and its bytes: a source may be longer than a message."""
+    content = text.encode()
+    return file.write(content), len(content)
 
 
 def _find_state(bench: Bench) -> dict[str, torch.Tensor] | None:

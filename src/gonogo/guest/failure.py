@@ -13,25 +13,36 @@ OURS = str(Path(__file__).parent.parent)
 
 def tell_error(error: BaseException) -> str:
     """Its class, the first line of its message, and where it came from: the innermost line that is no library's."""
+    try:
+        told = f"{_name(error)}: {_tell(error)}"
+        return told.partition("\n")[0][:300] + _find_line(error)
+    except BaseException as why:  # noqa: BLE001  a stranger's class, in a process that may have no file left to open
+        return f"an exception that cannot be told: {_name(why)}"
+
+
+def _find_line(error: BaseException) -> str:
     libraries = (OURS, sysconfig.get_paths()["purelib"], sysconfig.get_paths()["stdlib"])
     lines = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
-    where = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
-    return f"{type(error).__name__}: {_tell(error)}".partition("\n")[0][:300] + where
+    return f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
+
+
+def _name(error: BaseException) -> str:
+    return str(type.__dict__["__name__"].__get__(type(error)))  # whatever its class says
 
 
 def _tell(error: BaseException) -> str:
     try:
-        return str(error)
-    except Exception as why:  # noqa: BLE001  a stranger's class
-        return f"its text raises {type(why).__name__}"
+        return "".join(str(error))  # of a subclass the characters
+    except BaseException as why:  # noqa: BLE001
+        return f"its text raises {_name(why)}"
 
 
 def format_error(error: BaseException) -> str:
     """Traceback and message as Python prints them, from where the kernel begins."""
-    frames: TracebackType | None = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OURS):
-        frames = frames.tb_next
     try:
+        frames: TracebackType | None = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OURS):
+            frames = frames.tb_next
         return "".join(format_exception(type(error), error, frames))
-    except Exception as why:  # noqa: BLE001  a stranger's class
-        return f"{type(error).__name__}, and its text raises {type(why).__name__}\n"
+    except BaseException as why:  # noqa: BLE001
+        return f"{_name(error)}, and its text raises {_name(why)}\n"

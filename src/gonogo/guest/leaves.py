@@ -20,7 +20,7 @@ def pack_leaves(leaves: Leaves, device: str, answer: TensorFile) -> list[dict[st
         if problem is not None:
             packed.append({"path": path, "other": problem})
         elif isinstance(leaf, torch.Tensor):
-            content = leaf.detach().contiguous().cpu()
+            content = leaf.detach().resolve_conj().contiguous().cpu()
             flat = content.reshape(-1).view(torch.uint8) if content.numel() else content
             at = answer.write(memoryview(flat.numpy().data)) if content.numel() else 0
             dtype = str(leaf.dtype).removeprefix("torch.")
@@ -42,4 +42,6 @@ def find_unusable(leaf: Any, device: str) -> str | None:
         return f"a tensor of layout {'nested' if leaf.is_nested else str(leaf.layout).removeprefix('torch.')}"
     if leaf.device.type not in ("cpu", device):
         return f"a tensor on device {leaf.device.type}"
+    if leaf.is_quantized:
+        return "a quantized tensor"
     return None if has_memory(leaf) else "a tensor whose memory was given back"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
+import mmap
 import os
 import socket
 import sys
@@ -49,12 +51,12 @@ class Guest:
         before = flags.read()
         try:
             if message["module"] is None:
-                module = _run_source(str(message["source"]), path, message["folders"])
+                assert file is not None
+                module = _run_source(file.read(*message["source"]).decode(), path, message["folders"])
             else:
                 module = _import(str(message["module"]), path, message["folders"])
         except BaseException as error:  # noqa: BLE001  a SystemExit, too
-            why = f"{type(error).__name__}: {error}".partition("\n")[0]
-            return {"unloaded": f"cannot be loaded: {why}"}
+            return {"unloaded": f"cannot be loaded: {tell_error(error)}"}
         try:
             function = attrgetter(name)(module)
         except AttributeError:
@@ -63,11 +65,12 @@ class Guest:
             return {"unloaded": f"has {name!r} as {type(function).__name__}, not as a function"}
         self.function = function
         if isinstance(function, torch.nn.Module) and message["state"] is not None:
-            memory = None if file is None else file.map()
+            memory = file.map()
             self.state = {
                 path: unpack_tensor(facts, memory, self.device, 0) for path, facts in message["state"].items()
             }
             self.trained = tuple(message["trained"])
+            _let_go(memory)
             function.to(self.device)
             try:
                 set_state(function, self.state, self.trained)
@@ -91,6 +94,8 @@ class Guest:
             memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
             word = "out-of-memory" if memory_error else "crashed" if self._is_lost() else "raised"
             return {"raised": word, "detail": tell_error(error), "error": format_error(error)[-4000:]}
+        finally:
+            _let_go(memory)
         own = launches.seen or list_own() != self.brought
         return made | {"launched": launches.seen, "own": own, "flags": flags.compare(before, flags.read())}
 
@@ -101,7 +106,9 @@ class Guest:
             return True
         return False
 
-    def _call(self, form: Form, message: Mapping[str, Any], memory: Any, answer: TensorFile) -> dict[str, Any]:
+    def _call(
+        self, form: Form, message: Mapping[str, Any], memory: mmap.mmap | None, answer: TensorFile
+    ) -> dict[str, Any]:
         assert self.function is not None
 
         def unpack(name: str) -> Call:
@@ -172,7 +179,9 @@ def _digest(once: Once) -> int:
     total = 0
     for path, leaf in once.leaves.items():
         if type(leaf) is torch.Tensor and leaf.layout is torch.strided:
-            content = leaf.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+            content = (
+                leaf.detach().resolve_conj().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+            )
             total ^= hash((path, content))
     return total
 
@@ -271,15 +280,22 @@ def serve(channel: socket.socket, setting: Mapping[str, Any], in_force: list[str
         reply = guest.load(message, files[0] if files else None) if "source" in message else None
         if reply is None:
             reply = guest.call(message, files[0], files[1])
-        for stream in (sys.stdout, sys.stderr):
-            _flush(stream)
+        for name in ("stdout", "stderr"):
+            _flush(name)
         send(channel, reply)
         for file in files:
             file.close()
 
 
-def _flush(stream: Any) -> None:
+def _let_go(memory: mmap.mmap | None) -> None:
+    """Unmap what arguments came in: it has a descriptor, and unpacking refers to itself, and to it."""
+    with contextlib.suppress(BufferError):
+        if memory is not None:
+            memory.close()
+
+
+def _flush(name: str) -> None:
     try:
-        stream.flush()
-    except Exception:  # noqa: BLE001  whatever a kernel has put in its place
+        getattr(sys, name).flush()
+    except BaseException:  # noqa: BLE001  whatever a kernel has put in its place
         return
