@@ -14,10 +14,14 @@ OURS = str(Path(__file__).parent.parent)
 def tell_error(error: BaseException) -> str:
     """Its class, the first line of its message, and where it came from: the innermost line that is no library's."""
     try:
-        told = f"{_name(error)}: {_tell(error)}"
-        return told.partition("\n")[0][:300] + _find_line(error)
-    except BaseException as why:  # noqa: BLE001  a stranger's class, in a process that may have no file left to open
-        return f"an exception that cannot be told: {_name(why)}"
+        return tell_briefly(error) + _find_line(error)
+    except BaseException:  # noqa: BLE001  a stranger's class, in a process that may have no file left to open
+        return tell_briefly(error)
+
+
+def tell_briefly(error: BaseException) -> str:
+    """Its class and the first line of its message."""
+    return f"{_name(error)}: {_tell(error)}".partition("\n")[0][:300]
 
 
 def _find_line(error: BaseException) -> str:

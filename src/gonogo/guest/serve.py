@@ -21,7 +21,7 @@ import torch
 from . import flags
 from .arguments import Call
 from .calling import Form, Once, call_once, copy_leaf, shares_memory, synchronize
-from .failure import format_error, tell_error
+from .failure import format_error, tell_briefly, tell_error
 from .launches import Launches, RefusedLaunch, WrongDevice
 from .leaves import pack_leaves
 from .libraries import list_own
@@ -56,7 +56,7 @@ class Guest:
             else:
                 module = _import(str(message["module"]), path, message["folders"])
         except BaseException as error:  # noqa: BLE001  a SystemExit, too
-            return {"unloaded": f"cannot be loaded: {tell_error(error)}"}
+            return {"unloaded": f"cannot be loaded: {tell_briefly(error)}"}
         try:
             function = attrgetter(name)(module)
         except AttributeError:
@@ -65,6 +65,7 @@ class Guest:
             return {"unloaded": f"has {name!r} as {type(function).__name__}, not as a function"}
         self.function = function
         if isinstance(function, torch.nn.Module) and message["state"] is not None:
+            assert file is not None
             memory = file.map()
             self.state = {
                 path: unpack_tensor(facts, memory, self.device, 0) for path, facts in message["state"].items()
