@@ -103,7 +103,8 @@ def call_once(
 
 def copy_leaf(leaf: Any) -> Any:
     """A tensor in memory of its own; anything else as it is."""
-    copied = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and leaf.device.type != "meta"
+    plain = isinstance(leaf, torch.Tensor) and not leaf.is_nested
+    copied = plain and leaf.layout is torch.strided and leaf.device.type != "meta"
     return leaf.detach().clone() if copied and has_memory(leaf) else leaf
 
 

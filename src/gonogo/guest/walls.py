@@ -27,7 +27,7 @@ MOST_FILES, MOST_FILE_BYTES, MOST_PROCESSES = 1024, 2**30, 512
 SCRATCH_BYTES = 2**29
 ALL = (
     "own processes", "no network", "read-only files", "no view of the judge", "limited processes", "limits",
-    "no rights", "landlock",
+    "no rights", "refused calls", "landlock",
 )  # fmt: skip
 """Every wall there is, by its name."""
 SHARED = "/dev/shm"
