@@ -27,9 +27,9 @@ FEW = {"cases": 2, "dtypes": ["float32"]}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("service"), "--timeout", "30", "--verbose")
-    yield running
-    assert running.end() == 0
+    with Running(tmp_path_factory.mktemp("service"), "--timeout", "30", "--verbose") as running:
+        yield running
+        assert running.end() == 0
     assert not Path(running._folder, "g.sock").exists()
 
 
@@ -39,9 +39,10 @@ def test_verdicts(service: Running) -> None:
     assert right["verdict"]["setting"]["seed"] >= 2**32  # nobody can have prepared for it
     assert all(case["stats"]["count"] > 0 for case in right["verdict"]["verdicts"])
     assert service.client.judge(WRONG, "softmax", **FEW)["verdict"]["decision"] == "no-go"
-    refused = service.client.judge(RAISES, "softmax", **FEW)
-    assert refused["state"] == "refused"
-    assert "at import" in refused["error"]["message"]
+    for source, words in ((RAISES, "at import"), ("def", "is no Python"), ("x = 1", "defines no public function")):
+        refused = service.client.judge(source, "softmax", **FEW)
+        assert (refused["state"], refused["verdict"]) == ("refused", None)
+        assert words in refused["error"]["message"]
     assert service.client.judge(RIGHT, "softmax", **FEW) == right  # the same one, judged once
     hung = service.client.judge(HANGS, "softmax", timeout_s=1.0, cases=1, dtypes=["float32"])
     assert hung["verdict"]["outcomes"] == {"timed-out": 1}

@@ -16,7 +16,7 @@ from gonogo.runners.pool import Allowance, Pool, PoolInterrupted
 from gonogo.service.protocol import Submission
 from gonogo.service.store import Entry, Store
 from gonogo.user.isolated import check_file
-from gonogo.user.kernel_file import KernelFile, find_in_text
+from gonogo.user.kernel_file import find_in_text
 from gonogo.user.planning import DEFAULT_CASES
 from gonogo.words import find_contract, find_dtypes, find_op
 
@@ -50,22 +50,21 @@ class Terms:
         own = self.own_ops or {}
         return own[name] if name in own else find_op(name)
 
-    def find_kernel(self, submission: Submission) -> KernelFile:
-        """The kernel in a submission; InputError where any word of it is wrong."""
-        op = self.find_op(submission.op)
+    def check(self, submission: Submission) -> None:
+        """Refuse words that mean nothing here; what is wrong with the source is told of the submission."""
+        self.find_op(submission.op)
         find_contract(submission.contract)
         find_dtypes(submission.dtypes or DTYPES)
         for name in ("timeout_s", "memory_gb"):
             asked, most = getattr(submission, name), getattr(self, name)
             if asked is not None and asked > most:
                 raise InputError(f"{name} is {asked:g}; this server allows {most:g}")
-        return find_in_text(submission.source, KERNEL, submission.function, op.name)
 
     def judge(self, submission: Submission, seed: int, pool: Pool) -> dict[str, Any]:
         """The verdict on a kernel, as plain data."""
-        memory_gb = submission.memory_gb or self.memory_gb
+        op, memory_gb = self.find_op(submission.op), submission.memory_gb or self.memory_gb
         verification = check_file(
-            self.find_kernel(submission), self.find_op(submission.op), contract=submission.contract,
+            find_in_text(submission.source, KERNEL, submission.function, op.name), op, contract=submission.contract,
             dtypes=submission.dtypes or DTYPES, cases=submission.cases or DEFAULT_CASES, seed=seed,
             device=self.device, lock=self.lock,
             allowance=Allowance(submission.timeout_s or self.timeout_s, memory_gb * 2**30),

@@ -16,7 +16,7 @@ _STATUSES = {
     "401": "no token, or a wrong one",
     "404": "there is none",
     "413": "the body is too large",
-    "422": "it names what this server does not have: an op, a contract, a function",
+    "422": "it names what this server does not have: an op, a contract, a dtype",
     "429": "the queue is full; Retry-After says when to come back",
 }
 

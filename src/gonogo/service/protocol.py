@@ -13,7 +13,7 @@ from gonogo.errors import InputError
 
 PROTOCOL = 1
 """Raised with every change that a client of the one before would not understand."""
-MOST_SOURCE = 2**20
+MOST_SOURCE = 2**22
 """Characters of a kernel's file."""
 MOST_BATCH = 1000
 STATES = ("queued", "running", "done", "refused", "failed", "cancelled")

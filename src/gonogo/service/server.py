@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from gonogo.errors import InputError
 from gonogo.ops import InFile, OfOp
 from gonogo.runners.environment import name_machine, read_versions
 from gonogo.service.judges import Judge, Terms
@@ -52,9 +53,14 @@ class Server:
         self.store.close()
 
     def submit(self, submissions: Sequence[Submission]) -> list[Entry]:
-        """Accept them, all or none; InputError where one can never be judged, QueueFull where there is no room."""
-        for submission in submissions:
-            self.terms.find_kernel(submission)
+        """Accept them, all or none; InputError where a word means nothing, QueueFull where there is no room."""
+        for at, submission in enumerate(submissions):
+            try:
+                self.terms.check(submission)
+            except InputError as error:
+                if len(submissions) == 1:
+                    raise
+                raise InputError(f"submissions[{at}]: {error}") from None
         entries = self.store.accept([(each.find_id(self._setting), each) for each in submissions])
         with self._awake:
             self._awake.notify_all()

@@ -44,6 +44,7 @@ def find_kernel(target: str, op: str) -> KernelFile:
 
 def find_in_text(text: str, path: Path, function: str | None, op: str, folders: tuple[str, ...] = ()) -> KernelFile:
     """The function of a source; by default the only public one, or the one named like the op."""
+    text = text.removeprefix("\ufeff")
     try:
         tree = ast.parse(text)
         if function:

@@ -18,6 +18,13 @@ class Running:
         self.client = Client(f"unix:{folder / 'g.sock'}")
         self.start()
 
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+
     def start(self) -> None:
         """Start it; back when it answers."""
         words = ["serve", "--socket", "g.sock", "--state", "state.sqlite", "--device", "cpu", *self._options]
