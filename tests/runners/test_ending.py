@@ -7,7 +7,9 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,16 +43,24 @@ def wait_for_end(process: int) -> bool:
         os.close(handle)
 
 
-def start_campaign(tmp_path: Path, stderr: int = subprocess.PIPE) -> tuple[subprocess.Popen[str], list[int]]:
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder whose path is short enough for a socket in it."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def start_campaign(
+    tmp_path: Path, temporary: Path, stderr: int = subprocess.PIPE
+) -> tuple[subprocess.Popen[str], list[int]]:
     """A campaign whose two workers spin, and all processes that its kernels tell of."""
-    temporary, told = tmp_path / "temporary", tmp_path / "told"
-    temporary.mkdir()
+    told = tmp_path / "told"
     told.mkdir()
     words = ("run", "endless", "--cases", "2", "--dtype", "float32", "--workers", "2", "--out", tmp_path / "run")
     environment = os.environ | {"TMPDIR": str(temporary), "ENDLESS_FOLDER": str(told)}
     campaign = subprocess.Popen(
         [sys.executable, "-m", "gonogo", *map(str, words), "--ops-path", MORE_OPS, "--timeout", "600",
-         "--memory-gb", "0.6", "--distribution", "uniform"],
+         "--memory-gb", "0.8", "--distribution", "uniform"],
         env=environment, stderr=stderr, text=True,
     )  # fmt: skip
     try:  # two workers crash and two spin, each with a process of its own
@@ -61,22 +71,22 @@ def start_campaign(tmp_path: Path, stderr: int = subprocess.PIPE) -> tuple[subpr
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
-def test_nothing_outlives_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+def test_nothing_outlives_a_signal(number: signal.Signals, tmp_path: Path, temporary: Path) -> None:
     terminal, shown = os.openpty()
-    campaign, processes = start_campaign(tmp_path, shown if number == signal.SIGHUP else subprocess.PIPE)
+    campaign, processes = start_campaign(tmp_path, temporary, shown if number == signal.SIGHUP else subprocess.PIPE)
     for file in (shown, terminal):
         os.close(file)
     campaign.send_signal(number)
     _, said = campaign.communicate(timeout=DEADLINE_S)
     assert [process for process in processes if not wait_for_end(process)] == []
     if number != signal.SIGKILL:
-        assert (campaign.returncode, list((tmp_path / "temporary").iterdir())) == (130, [])
+        assert (campaign.returncode, list(temporary.iterdir())) == (130, [])
     if number == signal.SIGTERM:
         assert said.splitlines()[-1].startswith("interrupted: what is done is kept. Go on: gonogo run --resume")
 
 
-def test_a_fork_server_that_ends_is_no_kernels_fault(tmp_path: Path) -> None:
-    campaign, processes = start_campaign(tmp_path)
+def test_a_fork_server_that_ends_is_no_kernels_fault(tmp_path: Path, temporary: Path) -> None:
+    campaign, processes = start_campaign(tmp_path, temporary)
     children = Path(f"/proc/{campaign.pid}/task/{campaign.pid}/children").read_text().split()
     (server,) = [child for child in children if "forkserver" in Path(f"/proc/{child}/cmdline").read_text()]
     os.kill(int(server), signal.SIGKILL)
@@ -89,10 +99,20 @@ def test_a_fork_server_that_ends_is_no_kernels_fault(tmp_path: Path) -> None:
 
 def test_memory_of_what_a_kernel_starts_is_the_workers(tmp_path: Path) -> None:
     plan = Plan(("endless",), ("float32",), cases=1, distributions=("uniform",), ops_folders=(MORE_OPS,))
-    run_campaign(plan, tmp_path, allowance=Allowance(timeout_s=3.0, memory_bytes=0.6 * 2**30), workers=1)
+    run_campaign(plan, tmp_path, allowance=Allowance(timeout_s=10.0, memory_bytes=0.8 * 2**30), workers=1)
     outcomes = {row["kernel"]: (row["outcome"], row["detail"]) for row in read_run(tmp_path).to_pylist()}
     assert outcomes["copies"] == ("ok", None)
     assert outcomes["starts_and_crashes"] == ("crashed", "killed by SIGSEGV")
     assert outcomes["eats_memory_elsewhere"][0] == "out-of-memory"
-    assert "GiB resident, 0.6 allowed" in outcomes["eats_memory_elsewhere"][1]
+    assert "GiB resident, 0.8 allowed" in outcomes["eats_memory_elsewhere"][1]
     assert outcomes["spins"][0] == "timed-out"
+
+
+def test_a_worker_that_cannot_be_started_is_told_in_a_line(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo", "run", "endless", "--ops-path", MORE_OPS, "--out", str(tmp_path / "run")],
+        env=os.environ | {"TMPDIR": str(folder)}, capture_output=True, text=True, timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, "gonogo: no worker can be started: AF_UNIX path too long\n")

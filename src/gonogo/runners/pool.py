@@ -165,11 +165,13 @@ class Pool:
         self._workers = [self._make_worker() for _ in range(workers)]
 
     def _make_worker(self) -> Worker:
-        _start_fork_server()
         try:
+            _start_fork_server()
             return self._fork_worker()
         except (EOFError, ConnectionError) as error:
             raise CampaignFailed(SERVER_ENDED) from error
+        except OSError as error:  # a temporary folder with too long a path for a socket, no more processes or files
+            raise CampaignFailed(f"no worker can be started: {error}") from error
 
     def _fork_worker(self) -> Worker:
         if self._stem is None:

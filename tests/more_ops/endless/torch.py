@@ -16,8 +16,8 @@ def starts_and_crashes(x):
 
 
 def eats_memory_elsewhere(x):
-    """What it starts takes memory and keeps it."""
-    _start("room = bytearray(b'1' * 2**29); signal.pause()").wait()
+    """What it starts takes memory and keeps it, more than a worker may: what others share counts in parts."""
+    _start("room = b'1' * (900 * 2**20); signal.pause()").wait()
 
 
 def spins(x):
