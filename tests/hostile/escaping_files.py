@@ -12,7 +12,7 @@ ESCAPING = [
         def softmax(x):
             from gonogo.ops.softmax.reference import reference
             return reference(x.double()).to(x.dtype)
-    """),
+    """, needs="no view of the judge"),
     make_file("reads_the_reference", "no-go", "raised", """
         def softmax(x):
             import importlib.util
@@ -20,7 +20,7 @@ ESCAPING = [
             text = open(os.path.join(found[0], "gonogo", "ops", "softmax", "reference.py")).read()
             space = {}; exec(text, space)
             return space["reference"](x.double()).to(x.dtype)
-    """),
+    """, needs="no view of the judge"),
     make_file("looks_in_frames", "no-go", "raised", """
         def softmax(x):
             frame = sys._getframe()

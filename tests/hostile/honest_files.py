@@ -82,7 +82,7 @@ HONEST = [
             if not pools: pools.append(multiprocessing.get_context("fork").Pool(1))
             e = pools[0].map(work, [x.double().numpy()])[0]
             return torch.from_numpy(e / e.sum(-1, keepdims=True)).to(x.dtype)
-    """),
+    """, needs="read-only files"),
     make_file("thread_pool", "go", None, """
         from concurrent.futures import ThreadPoolExecutor
         pool = ThreadPoolExecutor(2)
