@@ -246,7 +246,23 @@ ESCAPING = [
     """),
     make_file("socket_by_a_path", "no-go", "raised", """
         def softmax(x):
-            socket.socket(socket.AF_UNIX)
-            return RIGHT
+            try: socket.socket(socket.AF_UNIX).connect("/run/nobody")
+            except FileNotFoundError: return RIGHT
+            raise LookupError
+    """),
+    make_file("datagram_to_a_path", "no-go", "raised", """
+        def softmax(x):
+            for make in (lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+                         lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0]):
+                try: made = make()
+                except PermissionError: continue
+                try: made.sendto(b"x", "/run/nobody")
+                except FileNotFoundError: return RIGHT
+            raise PermissionError
+    """),
+    make_file("listens_on_a_path", "go", None, """
+        server = socket.socket(socket.AF_UNIX)  # as CUDA does
+        server.bind("socket"); server.listen()
+        def softmax(x): return RIGHT
     """),
 ]  # fmt: skip

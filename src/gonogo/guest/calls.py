@@ -1,6 +1,6 @@
 """A process that is about to run a stranger's code → system calls that no kernel needs are refused.
 
-They reach past the other walls: sockets that have a path or lead to the machine below, user namespaces with all
+They reach past the other walls: connections by a path or to the machine below, user namespaces with all
 rights in them, other processes' memory, the user's keys, memory that outlives its process.
 """
 
@@ -20,9 +20,9 @@ ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
 """Where a call's number, architecture and the low halves of its arguments lie."""
 SET_SECCOMP, FILTER = 22, 2
-NEWUSER, KIND, DATAGRAM, RAW = 0x10000000, 0xF, 2, 3
+NEWUSER, UNIX, KIND, DATAGRAM, RAW = 0x10000000, 1, 0xF, 2, 3
 FAMILIES = (2, 10, 16)
-"""Of sockets: IP, which is closed by other walls, and what asks for interfaces."""
+"""Of sockets: IP, which is closed by other walls, and what asks for interfaces. CUDA listens on one of UNIX."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class Numbers:
     unshare: int
     clone: int
     refused: tuple[int, ...]
-    """ptrace, process_vm_readv and -writev, kcmp, setns, shmget, msgget, semget, add_key, request_key, keyctl,
-    perf_event_open, bpf, userfaultfd."""
+    """connect, ptrace, process_vm_readv and -writev, kcmp, setns, shmget, msgget, semget, add_key, request_key,
+    keyctl, perf_event_open, bpf, userfaultfd."""
 
 
 BY_MACHINE = {
     "x86_64": Numbers(
-        0xC000003E, 41, 53, 272, 56, (101, 310, 311, 312, 308, 29, 68, 64, 248, 249, 250, 298, 321, 323)
+        0xC000003E, 41, 53, 272, 56, (42, 101, 310, 311, 312, 308, 29, 68, 64, 248, 249, 250, 298, 321, 323)
     ),
     "aarch64": Numbers(
-        0xC00000B7, 198, 199, 97, 220, (117, 270, 271, 272, 268, 194, 186, 190, 217, 218, 219, 241, 280, 282)
+        0xC00000B7, 198, 199, 97, 220, (203, 117, 270, 271, 272, 268, 194, 186, 190, 217, 218, 219, 241, 280, 282)
     ),
 }
 CLONE3, EVERYWHERE = 435, (425, 426, 427, 438)
@@ -66,7 +66,7 @@ def refuse_calls() -> list[str]:
 
 
 def _write_filter(numbers: Numbers) -> bytes:
-    """Each test ends in a return or goes on behind it: no jump is longer than its own return."""
+    """Test by test: each returns, or goes on behind its own returns."""
     refuse, allow = _return(REFUSE | errno.EPERM), _return(ALLOW)
     lines = [_load(ARCHITECTURE), _step(EQUAL, numbers.architecture, 1, 0), refuse]
     lines += [_load(NUMBER), _step(AT_LEAST, 0x40000000, 0, 1), refuse]  # x32, a second table of calls
@@ -76,11 +76,12 @@ def _write_filter(numbers: Numbers) -> bytes:
     lines += [_step(EQUAL, CLONE3, 0, 1), _return(REFUSE | errno.ENOSYS)]
     for number in (numbers.unshare, numbers.clone):
         lines += [_step(EQUAL, number, 0, 4), _load(FIRST), _step(ANY_BIT, NEWUSER, 0, 1), refuse, allow]
-    families = [_step(EQUAL, family, len(FAMILIES) - at, 0) for at, family in enumerate(FAMILIES)]
-    lines += [_step(EQUAL, numbers.socket, 0, len(families) + 3), _load(FIRST), *families, refuse, allow]
-    # Datagrams of a pair can be sent to a path as well.
-    kinds = [_load(SECOND), _step(AND, KIND), _step(EQUAL, DATAGRAM, 1, 0), _step(EQUAL, RAW, 0, 1), refuse]
-    lines += [_step(EQUAL, numbers.socketpair, 0, len(kinds)), *kinds, allow]
+    # Datagrams go to any path without a connection, those of a pair as well.
+    plain = [_load(SECOND), _step(AND, KIND), _step(EQUAL, DATAGRAM, 1, 0), _step(EQUAL, RAW, 0, 1), refuse, allow]
+    families = [_step(EQUAL, family, len(FAMILIES) - at + 1, 0) for at, family in enumerate(FAMILIES)]
+    families = [_load(FIRST), *families, _step(EQUAL, UNIX, 2, 0), refuse, allow]
+    lines += [_step(EQUAL, numbers.socket, 0, len(families) + len(plain)), *families, *plain]
+    lines += [_step(EQUAL, numbers.socketpair, 0, len(plain)), *plain, allow]
     return b"".join(lines)
 
 
