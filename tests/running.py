@@ -1,13 +1,30 @@
-"""`gonogo serve` as a process of its own, as tests start and end it."""
+"""Processes that tests start and see end; `gonogo serve` as one of them."""
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from gonogo import Client
+
+DEADLINE_S = 60.0
+"""After which a process is taken to live for ever."""
+
+
+def wait_for_end(process: int) -> bool:
+    """Whether a process has ended, or ends before the deadline."""
+    try:
+        handle = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], DEADLINE_S)[0])
+    finally:
+        os.close(handle)
 
 
 class Running:

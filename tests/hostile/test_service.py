@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from files import FILES
-from running import Running
+from running import Running, wait_for_end
 
 pytest.importorskip("torch")
 pytest.importorskip("uvicorn")
@@ -37,5 +37,5 @@ def test_batch(tmp_path: Path) -> None:
         assert (health["status"], health["queued"], health["running"]) == ("ok", 0, 0)
         family = list_family(service.process.pid)
         assert service.end() == 0
-        assert not [process for process in family if Path(f"/proc/{process}").exists()]
+        assert all(map(wait_for_end, family))
         assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "state.sqlite"]

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from running import DEADLINE_S, wait_for_end
 
 from gonogo.campaign import Allowance, Plan, run_campaign
 from gonogo.records import read_run
 
 MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
-DEADLINE_S = 60.0
-"""After which a process is taken to live for ever."""
 
 
 def read_told(folder: Path, kernels: int) -> list[int]:
@@ -29,18 +28,6 @@ def read_told(folder: Path, kernels: int) -> list[int]:
         assert time.monotonic() < until
         select.select([], [], [], 0.02)
     return [int(number) for path in told for number in path.read_text().split()]
-
-
-def wait_for_end(process: int) -> bool:
-    """Whether a process has ended, or ends before the deadline."""
-    try:
-        handle = os.pidfd_open(process)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], DEADLINE_S)[0])
-    finally:
-        os.close(handle)
 
 
 @pytest.fixture

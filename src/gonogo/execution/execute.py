@@ -134,6 +134,7 @@ def _run_elsewhere(bench: Bench, kernel: Kernel, record: Record, refused: str | 
     if called.launched:
         record = replace(record, framework="triton")
     if called.flags:
+        bench.guests.drop(kernel.source)  # the next case would begin with what this one left
         return record.end(_tell_changed(called.flags))
     bench.strays, bench.aliases, bench.changed = called.strays, dict(called.aliases), list(called.parameters)
     bench.told_changed, bench.told_shared, bench.unrepeated = called.changed, called.shared, called.unrepeated

@@ -188,8 +188,13 @@ class Pool:
         return Stranger(allowed.timeout_s, allowed.memory_bytes, (*COPIES, *(self._hidden or ())))
 
     def change_stranger(self, allowance: Allowance, hidden: tuple[str, ...]) -> None:
-        """End the guests of one stranger, before the kernel of another comes; back when they are gone."""
-        self.allowance, self._hidden, self.told = allowance, hidden, Told()
+        """End the guests of one stranger, before the kernel of another comes."""
+        self.allowance, self._hidden = allowance, hidden
+        self.end_guests()
+
+    def end_guests(self) -> None:
+        """Have the next job run by a fresh guest; back when those that are there are gone."""
+        self.told = Told()
         for worker in self._workers:
             worker.ready, worker.since = False, time.monotonic()
             with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: _poll sees to it

@@ -20,8 +20,8 @@ from gonogo.user.kernel_file import find_in_text
 from gonogo.user.planning import DEFAULT_CASES
 from gonogo.words import find_contract, find_dtypes, find_op
 
-KERNEL = Path("kernel.py")
-"""What the file of a submission is called in tracebacks."""
+KERNEL = Path("/kernel.py")
+"""What the file of a submission is called in tracebacks; there is none, and none can be made there."""
 LOG = logging.getLogger("gonogo.service")
 
 

@@ -117,6 +117,7 @@ def check_file(
         depth = choose_depth(chosen, recorded=record is not None)
         runner = stack.enter_context(_open_runner(known, where, allowance or Allowance(), pool, depth))
         planned = target or choice.plan(choose_size_limit(choice, where, runner, candidate))
+        runner.begin_anew()
         check_draw(known, planned[0][0].seed, planned[0][0].dtype)
         control = [] if record is None or known.is_nest else [find_control(known)]
         records = runner.run_all(planned, [*control, candidate], report)
@@ -206,6 +207,11 @@ class Isolated:
             self._check_set_up(records)
             by_case[records[0].case] = records
         return [by_case[case.id] for case, _ in planned]
+
+    def begin_anew(self) -> None:
+        """Have cases judged by guests that have run nothing: what a case before them found is in no verdict."""
+        if self.device == "cpu":  # where there is one
+            self.pool.end_guests()
 
     def run_all(
         self, planned: Sequence[Planned], kernels: Sequence[Kernel], report: Callable[[Progress], None] | None

@@ -126,6 +126,8 @@ def _judge(
 
     op, contract, where = request.known, request.keeps, runner.device
     size_limit = choose_size_limit(request.choice, where, runner, candidate)
+    if runner.guests is not None:
+        runner.guests.close()  # what the first case found is in no verdict: the others begin anew
     planned = request.choice.plan(size_limit)
     target = planned if request.only is None else [(parse_case(request.only, op), "replay")]
     check_arguments(request.kernel, op, target[0][0].seed, target[0][0].dtype)
