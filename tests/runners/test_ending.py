@@ -93,13 +93,3 @@ def test_memory_of_what_a_kernel_starts_is_the_workers(tmp_path: Path) -> None:
     assert outcomes["eats_memory_elsewhere"][0] == "out-of-memory"
     assert "GiB resident, 0.8 allowed" in outcomes["eats_memory_elsewhere"][1]
     assert outcomes["spins"][0] == "timed-out"
-
-
-def test_a_worker_that_cannot_be_started_is_told_in_a_line(tmp_path: Path) -> None:
-    folder = tmp_path / ("x" * 100)
-    folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "gonogo", "run", "endless", "--ops-path", MORE_OPS, "--out", str(tmp_path / "run")],
-        env=os.environ | {"TMPDIR": str(folder)}, capture_output=True, text=True, timeout=DEADLINE_S,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (2, "gonogo: no worker can be started: AF_UNIX path too long\n")

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import logging
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -105,7 +106,7 @@ def make_app(server: Server, token: str | None) -> ASGIApp:
     ]
     handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
         HTTPException: _tell_http, BadBody: _tell_bad_body, QueueFull: _tell_full, GonogoError: _tell_refused,
-        Exception: _tell_crash,
+        sqlite3.OperationalError: _tell_disk, Exception: _tell_crash,
     }  # fmt: skip
     return _Watched(Starlette(routes=routes, exception_handlers=handlers, lifespan=live), server, token)
 
@@ -183,6 +184,11 @@ async def _tell_full(request: Request, error: QueueFull) -> Response:
 
 async def _tell_refused(request: Request, error: GonogoError) -> Response:
     return _tell(type(error).__name__, str(error), 422)
+
+
+async def _tell_disk(request: Request, error: sqlite3.OperationalError) -> Response:
+    LOG.error("state", extra={"facts": {"problem": str(error)}})
+    return _tell("state", f"the server cannot keep it: {error}; nothing was accepted", 503, {"Retry-After": "10"})
 
 
 async def _tell_crash(request: Request, error: Exception) -> Response:

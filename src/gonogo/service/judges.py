@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ from gonogo.words import find_contract, find_dtypes, find_op
 KERNEL = Path("/kernel.py")
 """What the file of a submission is called in tracebacks; there is none, and none can be made there."""
 LOG = logging.getLogger("gonogo.service")
+PAUSE_S = 1.0
+"""Before another try at what the disk did not take."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class Judge(threading.Thread):
         self.current: str | None = None
         """Id of the submission it is at."""
         self._why = ""
+        self._unwanted: set[str] = set()
+        """Cancelled before it was at them."""
         self._lock = threading.Lock()
 
     def run(self) -> None:
@@ -99,24 +104,28 @@ class Judge(threading.Thread):
                         self._awake.wait(1.0)
                     continue
                 self._judge(entry)
-            except Exception:  # a full disk, say: the submission is running still, and is told of below
+            except Exception:  # the state cannot be read, say
                 LOG.exception("judge failed")
-                time.sleep(1.0)  # whatever it is, not in a busy loop
+                time.sleep(PAUSE_S)
         if self._pool is not None:
             self._pool.close()
 
     def _judge(self, entry: Entry) -> None:
         begun = time.monotonic()
         with self._lock:
-            self.current, self._why = entry.id, ""
-            if self._pool is not None:
+            self.current, self._why = entry.id, "cancelled" if entry.id in self._unwanted else ""
+            self._unwanted.clear()
+            if self._pool is not None and not self._why:
                 self._pool.interrupted.clear()
         timer = threading.Timer(self._terms.submission_s, self.stop_current, (entry.id, "out of time"))
         timer.daemon = True
         timer.start()
         state, answer = "failed", {}
         try:
-            verdict = self._terms.judge(entry.submission, entry.seed, self._open_pool())
+            pool = self._open_pool()
+            if self._why:
+                raise PoolInterrupted
+            verdict = self._terms.judge(entry.submission, entry.seed, pool)
             state, answer = "done", {"verdict": verdict}
         except PoolInterrupted:
             state, answer = self._tell_interrupted()
@@ -135,11 +144,20 @@ class Judge(threading.Thread):
         if state == "queued":
             self._store.put_back(entry.id)
             return
-        seconds = time.monotonic() - begun
-        self._store.finish(entry.id, state, answer, seconds)
-        ended = self._store.find(entry.id)
+        ended = self._keep(entry.id, state, answer, time.monotonic() - begun)
         if ended is not None:
-            self._tell(ended, seconds)
+            self._tell(ended, time.monotonic() - begun)
+
+    def _keep(self, each: str, state: str, answer: dict[str, Any], seconds: float) -> Entry | None:
+        """Write what became of a submission, until the disk takes it; after a restart it would be judged again."""
+        while not self._ending:
+            try:
+                self._store.finish(each, state, answer, seconds)
+                return self._store.find(each)
+            except sqlite3.OperationalError:
+                LOG.exception("verdict cannot be kept")
+                time.sleep(PAUSE_S)
+        return None
 
     def _tell_interrupted(self) -> tuple[str, dict[str, Any]]:
         if self._why == "cancelled":
@@ -169,6 +187,7 @@ class Judge(threading.Thread):
         """End what it is at, if it is at this one; whether it is."""
         with self._lock:
             if self.current != each:
+                self._unwanted.add(each)  # it may have taken it this moment
                 return False
             self._why = self._why or why
             if self._pool is not None:

@@ -18,6 +18,7 @@ _STATUSES = {
     "413": "the body is too large",
     "422": "it names what this server does not have: an op, a contract, a dtype",
     "429": "the queue is full; Retry-After says when to come back",
+    "503": "the disk takes no more; nothing was accepted",
 }
 
 
