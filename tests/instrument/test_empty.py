@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 
+from gonogo.errors import BadReference  # noqa: E402
 from gonogo.instrument.running_error import error_scale  # noqa: E402
 from gonogo.schema import Contract  # noqa: E402
 
@@ -165,9 +166,9 @@ def hold_to_torch(function: Callable[[Any], Any], x: Any) -> None:
         try:
             wanted = function(before(x))
         except (RuntimeError, IndexError, ValueError) as error:
-            with pytest.raises(type(error)) as caught:
+            with pytest.raises(BadReference) as caught:
                 error_scale(lambda x, before=before: function(before(x)), [x])
-            assert str(caught.value) == str(error)  # noqa: PT017
+            assert (type(caught.value.__cause__), str(caught.value.__cause__)) == (type(error), str(error))  # noqa: PT017
             continue
         for contract in CONTRACTS:
             made = error_scale(lambda x, before=before: function(before(x)), [x], contract=contract)

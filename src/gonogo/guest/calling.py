@@ -103,7 +103,7 @@ def call_once(
 
 def copy_leaf(leaf: Any) -> Any:
     """A tensor in memory of its own; anything else as it is."""
-    plain = isinstance(leaf, torch.Tensor) and not leaf.is_nested
+    plain = type(leaf) in (torch.Tensor, torch.nn.Parameter) and not leaf.is_nested  # others' words may raise
     copied = plain and leaf.layout is torch.strided and leaf.device.type != "meta"
     return leaf.detach().clone() if copied and has_memory(leaf) else leaf
 

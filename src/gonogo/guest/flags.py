@@ -103,6 +103,11 @@ class Modes(NamedTuple):
     device_context: Any = None
     device: Any = None
 
+    def keep_device(self) -> Modes:
+        """Without any but a default device."""
+        functions = tuple(mode for mode in self.functions if isinstance(mode, _device.DeviceContext))
+        return self._replace(functions=functions, dispatched=())
+
     def __str__(self) -> str:
         names = [type(mode).__name__ for mode in (*self.functions, *self.dispatched)]
         return ", ".join(names + ([] if self.device is None else [f"device {self.device}"])) or "none"
@@ -221,9 +226,12 @@ def keep(state: Mapping[str, Any] | None = None) -> Iterator[list[str]]:
 
 @contextmanager
 def known() -> Iterator[None]:
-    """Inside, switches are as in KNOWN, whatever the process has set; afterwards as before."""
+    """Inside, switches are as in KNOWN, whatever the process has set; afterwards as before.
+
+    A default device stays: a user's reference may make tensors beside its arguments by it.
+    """
     before = capture()
-    put(KNOWN)
+    put(KNOWN | {"modes": before["modes"].keep_device()})
     if not before["subnormals"]:  # of this thread; others were started with it, so none of them may take part
         torch.set_num_threads(1)
     _outside.append(before)
