@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -103,9 +104,11 @@ def read_lock(path: Path, *, name: str | None = None, remedy: str = CALIBRATE) -
         raise InputError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 text: byte {error.start}. {file.make_again}") from None
-    return _parse_lock(text, file)
+    limits, provenance = _parse_lock(text, file)
+    return list(limits), dict(provenance)
 
 
+@lru_cache(maxsize=8)  # a service looks into one for every kernel
 def _parse_lock(text: str, file: _File) -> tuple[list[Limit], Provenance]:
     try:
         content = tomllib.loads(text)

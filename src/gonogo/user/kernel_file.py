@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import sys
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,10 @@ from pathlib import Path
 
 from gonogo.errors import InputError, suggest
 from gonogo.user.target import split_target
+
+UNSEEN = ("__import__", "exec(", "eval(", "sys.modules", "inductor", "torch.compile", "triton")
+"""Of a source's words, those by which more may run than its imports tell."""
+WITHOUT_TRITON = frozenset({"torch", "numpy", "ml_dtypes"})
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,19 @@ def find_in_text(text: str, path: Path, function: str | None, op: str, folders: 
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise InputError(f"{path}{where} is no Python: {next(iter(error.args), 'nested too deeply')}") from None
+
+
+def may_launch_triton(text: str) -> bool:
+    """Whether a source imports anything but Python's own modules, torch and NumPy, or might do so unseen."""
+    if any(word in text for word in UNSEEN):
+        return True
+    roots = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            roots.add("" if node.level else str(node.module).partition(".")[0])
+    return not roots <= (sys.stdlib_module_names | WITHOUT_TRITON) - {"importlib"}
 
 
 def _decode(source: bytes) -> str:

@@ -27,7 +27,8 @@ from gonogo.cases import (
 from gonogo.errors import InputError
 from gonogo.limits import DTYPE_FREE
 from gonogo.limits.shipped import FoundLimit
-from gonogo.ops import DTYPES, Kernel, Op
+from gonogo.ops import DTYPES, InText, Kernel, Op
+from gonogo.user.kernel_file import may_launch_triton
 from gonogo.verdict.referee import Runner
 from gonogo.words import find_dtypes, find_words
 
@@ -90,13 +91,18 @@ def choose_depth(limit: FoundLimit | None, *, recorded: bool) -> dict[str, Any]:
 
 
 def choose_size_limit(choice: Choice, device: str, runner: Runner, candidate: Kernel) -> SizeLimit:
-    """What a case may cost: on the CPU a small one is run first, for Triton's interpreter takes no large ones."""
+    """What a case may cost: on the CPU a small one is run first, for Triton's interpreter takes no large ones.
+
+    Not of a file that can have nothing of Triton's: the case would cost as much as two of those that are judged.
+    """
     if device == "cuda":
         from torch.cuda import mem_get_info
 
         return replace(ON_GPU, far=mem_get_info()[0] >= FAR_NEEDS)
     if choice.op.draw is not None:
         return ON_CPU  # its sizes are not ours to choose
+    if isinstance(candidate.source, InText) and not may_launch_triton(candidate.source.text):
+        return ON_CPU
     small = replace(choice, cases=1).plan(INTERPRETER)[-1:]
     ((record,),) = runner.run(small, [candidate])
     return INTERPRETER if record.framework == "triton" else ON_CPU
