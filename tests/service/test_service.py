@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +92,43 @@ def test_killed_it_loses_nothing(tmp_path: Path) -> None:
     assert len(rows) == 12
     assert {state for state, _ in rows} == {"done"}
     assert max(attempts for _, attempts in rows) <= 2
+
+
+def test_a_port_needs_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GONOGO_TOKEN", raising=False)
+    words = ["serve", "--port", "0", "--state", "state.sqlite", "--device", "cpu", "--workers", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gonogo", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        token = (tmp_path / "state.token").read_text().strip()
+        assert token not in told
+        assert (tmp_path / "state.token").stat().st_mode & 0o777 == 0o600
+        address = process.stderr.readline().split()[2].rstrip(",")
+        assert address.startswith("http://127.0.0.1:")
+        client = gonogo.Client(address, token)
+        assert client._try("GET", "/health", None, float("inf"))["status"] == "ok"
+        for wrong in ("", token[:-1], f"{token}x"):
+            with pytest.raises(gonogo.errors.ServiceError, match="send the server's token") as refused:
+                gonogo.Client(address, wrong or None).submit(RIGHT, "softmax")
+            assert refused.value.status == 401
+        assert client.submit(RIGHT, "softmax", **FEW)["state"] == "queued"
+    finally:
+        process.terminate()
+        assert process.wait() == 0
+        process.stderr.close()
+
+
+def test_two_servers_do_not_share_a_state(tmp_path: Path) -> None:
+    with Running(tmp_path, "--workers", "1"):
+        words = ["serve", "--socket", "other.sock", "--state", "state.sqlite", "--device", "cpu"]
+        second = subprocess.run(
+            [sys.executable, "-m", "gonogo", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+    assert second.returncode == 2
+    assert "another server has it open" in second.stderr
 
 
 def test_client_without_a_server(tmp_path: Path) -> None:

@@ -18,12 +18,16 @@ from gonogo.cli._output import echo
 from gonogo.cli._parse import need_backend, show_examples, words_option
 from gonogo.client import TOKEN
 from gonogo.errors import BackendMissing, InputError
+from gonogo.limits.shipped import choose_limit
 from gonogo.user.op_file import find_op_file
+from gonogo.words import find_contract, find_op
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 PORT = 8420
+MOST_CONNECTIONS = 1000
+"""At a time; beyond them the answer is 503, and the client comes back."""
 
 
 @click.command(
@@ -96,9 +100,11 @@ def serve(
     own = {op.name: op for op in (find_op_file(each) for each in op_files)}
     _log_to_stderr(JsonLines(), verbose=verbose)
     path = _find_state(state)
-    listener, token = _listen(socket_path, host, PORT if port is None else port, path)
+    store = Store(path, most_waiting, most_kept)
     terms = Terms(device, lock, timeout_s, memory_gb, submission_s, own)
-    server = Server(Store(path, most_waiting, most_kept), terms, [gpus[at % len(gpus)] for at in range(count)])
+    choose_limit(find_op("softmax"), find_contract(None), lock=lock)  # a lock that cannot be read is refused now
+    listener, token = _listen(socket_path, host, PORT if port is None else port, path)
+    server = Server(store, terms, [gpus[at % len(gpus)] for at in range(count)])
     where = f"unix:{socket_path}" if socket_path is not None else "http://{}:{}".format(*listener.getsockname()[:2])
     echo(f"listening on {where}, {count} judges on {device}, state in {path}", aside=True)
     _run(make_app(server, token), listener)
@@ -189,5 +195,8 @@ def _run(app: ASGIApp, listener: socket.socket) -> None:
     # uvicorn sends itself the signal that ended it once more, when all is done: then it is no longer one to die of.
     for ends in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ends, lambda *_: None)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on")
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on",
+        limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=30,
+    )  # fmt: skip
     uvicorn.Server(config).run(sockets=[listener])
