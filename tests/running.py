@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from gonogo import Client
+from gonogo.errors import ServiceError
 
 DEADLINE_S = 60.0
 """After which a process is taken to live for ever."""
@@ -49,7 +50,13 @@ class Running:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "gonogo", *words], cwd=self._folder, stderr=log, start_new_session=True
             )
-        self.client._try("GET", "/health", None, float("inf"))
+        while True:
+            try:
+                self.client.check_health()
+                return
+            except ServiceError:
+                assert self.process.poll() is None, Path(self._folder, "log").read_text()
+                select.select([], [], [], 0.1)
 
     def kill(self) -> None:
         """End it as a machine does that goes down."""

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -41,7 +41,7 @@ class Client:
     """
 
     address: str = ADDRESS
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     timeout_s: float = 90.0
     """Of one request."""
 
@@ -106,25 +106,34 @@ class Client:
                 raise InputError(f"a submission is plain data: {error}") from None
             connection.request(method, path, content, headers)
             response = connection.getresponse()
-            told = json.loads(response.read())
-            retry = response.getheader("Retry-After", "")
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            content, retry = response.read(), response.getheader("Retry-After", "")
+        except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
             raise ServiceError(0, f"no answer from {self.address}: {reason}. Is gonogo serve running?") from None
         finally:
             connection.close()
-        if response.status >= 400:
-            failure = told.get("error") or {}
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            answer = None
+        if response.status >= 400 or not isinstance(answer, dict):
+            failure = answer.get("error") if isinstance(answer, dict) else None
+            message = failure.get("message") if isinstance(failure, dict) else None
             retry_s = float(retry) if retry.isdigit() else 1.0
-            raise ServiceError(response.status, str(failure.get("message", response.reason)), retry_s)
-        return dict(told)
+            said = f"{response.status} {response.reason} from {self.address}"
+            raise ServiceError(response.status, str(message or said), retry_s)
+        return answer
 
     def _connect(self) -> http.client.HTTPConnection:
         if self.address.startswith("unix:"):
             return _UnixConnection(self.address.removeprefix("unix:"), self.timeout_s)
-        parts = urlsplit(self.address)
+        try:
+            parts = urlsplit(self.address)
+            port = parts.port
+        except ValueError:
+            parts, port = urlsplit(""), None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InputError(f"address {self.address!r}: give http://HOST:PORT, https://HOST:PORT or unix:PATH")
         if parts.scheme == "https":
-            return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=self.timeout_s)
-        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=self.timeout_s)
+            return http.client.HTTPSConnection(parts.hostname, port, timeout=self.timeout_s)
+        return http.client.HTTPConnection(parts.hostname, port, timeout=self.timeout_s)

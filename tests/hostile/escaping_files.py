@@ -59,6 +59,12 @@ ESCAPING = [
             open(os.path.join(os.path.dirname(__file__), "written"), "w").write("x")
             return x.clone()
     """),
+    make_file("goes_on_line_by_its_first_bytes", "no-go", "raised", """
+        def softmax(x):
+            sender = socket.socket(); sender.settimeout(1)
+            sender.sendto(b"x", 0x20000000, ("127.0.0.1", 80))
+            return RIGHT
+    """),
     make_file("goes_on_line", "no-go", "raised", """
         import socket
         def softmax(x):

@@ -69,6 +69,31 @@ def test_cancelled_while_it_runs(service: Running) -> None:
     assert service.client.judge(f"{RIGHT}# after it", "softmax", **FEW)["verdict"]["decision"] == "go"
 
 
+def test_cancelled_it_may_be_sent_again(service: Running) -> None:
+    source = HANGS.replace("pass", "x.sum()")
+    for _ in range(2):
+        entry = service.client.submit(source, "softmax", timeout_s=30.0)
+        assert entry["state"] == "queued"
+        while service.client.find(entry["id"])["state"] == "queued":
+            pass
+        assert service.client.find(entry["id"])["state"] == "running"
+        service.client.cancel(entry["id"])
+        assert service.client.wait(entry["id"], 20.0)["state"] == "cancelled"
+
+
+def test_a_kernel_does_not_read_what_is_the_servers(service: Running) -> None:
+    state = Path(service._folder, "state.sqlite")
+    source = f"""
+def softmax(x):
+    for path in ({str(state)!r}, {str(state) + "-wal"!r}):
+        assert not open(path, "rb").read(1), path
+    return x.float().softmax(-1).to(x.dtype)
+"""
+    assert state.read_bytes()
+    assert state.stat().st_mode & 0o077 == 0
+    assert service.client.judge(source, "softmax", **FEW)["verdict"]["decision"] == "go"
+
+
 def test_log_is_json_lines(service: Running) -> None:
     service.client.judge(f"{RIGHT}# logged", "softmax", **FEW)
     lines = Path(service._folder, "log").read_text().splitlines()

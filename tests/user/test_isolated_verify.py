@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,3 +99,14 @@ def test_what_cannot_be_imported(kernels: ModuleType) -> None:
     for kernel in (lambda x: x, kernels.Kernel()):
         with pytest.raises(gonogo.errors.InputError, match="cannot be imported by a process of its own"):
             gonogo.verify(kernel, "softmax", isolated=True)
+
+
+def test_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import gonogo\ndef softmax(x):\n    return x.float().softmax(-1).to(x.dtype)\n"
+        "if __name__ == '__main__':\n"
+        "    print(gonogo.verify(softmax, 'softmax', cases=2, device='cpu', isolated=True).decision)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "go\n"

@@ -40,7 +40,11 @@ MOST_CONNECTIONS = 1000
 @click.option("--socket", "socket_path", type=click.Path(path_type=Path), help="Listen on this Unix socket.")
 @click.option("--port", type=click.IntRange(0, 65535), help=f"Listen on this port; {PORT} by default, 0 for any.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
-@click.option("--workers", type=click.IntRange(1, 256), help="Judges at a time; by default one per core, or GPU.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    help="Judges at a time; by default one per core, or per GPU that is named.",
+)
 @words_option(
     "--device", "--devices", "devices", metavar="DEVICE",
     help="auto, cpu, cuda, or GPUs by number: cuda:0,cuda:1. Repeated, or with commas.",
@@ -53,8 +57,22 @@ MOST_CONNECTIONS = 1000
 @click.option(
     "--state", type=click.Path(path_type=Path), help="Where submissions are kept; in ~/.local/state by default."
 )
-@click.option("--queue", "most_waiting", default=1000, show_default=True, help="Submissions that may wait.")
-@click.option("--keep", "most_kept", default=100_000, show_default=True, help="Submissions whose verdict is kept.")
+@click.option(
+    "--queue",
+    "most_waiting",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Submissions that may wait.",
+)
+@click.option(
+    "--keep",
+    "most_kept",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Submissions whose verdict is kept.",
+)
 @click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds per case, at most.")
 @click.option("--memory-gb", default=8.0, show_default=True, help="Memory of a kernel's processes, at most.")
 @click.option("--submission-timeout", "submission_s", default=900.0, show_default=True, help="Seconds in all.")
@@ -86,7 +104,7 @@ def serve(
     with need_backend("gonogo serve"):
         from gonogo.runners.device import count_workers, find_device, set_switches
         from gonogo.runners.pool import Allowance
-        from gonogo.service.judges import Terms
+        from gonogo.service.judges import Terms, hash_file
     try:
         from gonogo.service.app import JsonLines, make_app
         from gonogo.service.server import Server
@@ -100,8 +118,11 @@ def serve(
     own = {op.name: op for op in (find_op_file(each) for each in op_files)}
     _log_to_stderr(JsonLines(), verbose=verbose)
     path = _find_state(state)
-    store = Store(path, most_waiting, most_kept)
-    terms = Terms(device, lock, timeout_s, memory_gb, submission_s, own)
+    store = Store(path, most_waiting, most_kept, count)
+    terms = Terms(
+        device, lock, timeout_s, memory_gb, submission_s, (*store.files, str(_find_token_file(path).resolve())),
+        hash_file(lock), own,
+    )  # fmt: skip
     choose_limit(find_op("softmax"), find_contract(None), lock=lock)  # a lock that cannot be read is refused now
     listener, token = _listen(socket_path, host, PORT if port is None else port, path)
     server = Server(store, terms, [gpus[at % len(gpus)] for at in range(count)])
@@ -116,10 +137,21 @@ def _find_gpus(devices: tuple[str, ...], find_device: Callable[[str], str]) -> t
     """`cpu` or `cuda`, and the GPUs by number; [None] where the usual one is meant."""
     numbers = [word.removeprefix("cuda:") for word in devices if word.startswith("cuda:")]
     if numbers and len(numbers) == len(devices) and all(number.isdigit() for number in numbers):
-        return find_device("cuda"), list(dict.fromkeys(numbers))
+        return find_device("cuda"), _list_visible([int(number) for number in dict.fromkeys(numbers)])
     if len(devices) != 1:
         raise InputError(f"devices {', '.join(devices)}: give one of auto, cpu and cuda, or GPUs as cuda:0,cuda:1")
     return find_device(devices[0]), [None]
+
+
+def _list_visible(numbers: list[int]) -> list[str | None]:
+    """GPUs as CUDA_VISIBLE_DEVICES names them, of those that are visible now."""
+    from torch.cuda import device_count
+
+    if max(numbers) >= device_count():
+        raise InputError(f"device cuda:{max(numbers)}: {device_count()} GPUs are visible here, from cuda:0 on")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(number) for number in range(device_count())]
+    return [names[number] for number in numbers]
 
 
 def _find_state(given: Path | None) -> Path:
@@ -151,7 +183,7 @@ def _listen(path: Path | None, host: str, port: int, state: Path) -> tuple[socke
         listener.bind((host, port))
     except OSError as error:
         raise InputError(f"cannot listen on {path or f'{host}:{port}'}: {error.strerror or error}") from None
-    return listener, os.environ.get(TOKEN) or _keep_token(state.with_suffix(".token"))
+    return listener, os.environ.get(TOKEN) or _keep_token(_find_token_file(state))
 
 
 def _remove_stale(path: Path) -> None:
@@ -161,22 +193,35 @@ def _remove_stale(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))
-        except OSError:
+        except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
     raise InputError(f"a server listens on {path} already")
 
 
+def _find_token_file(state: Path) -> Path:
+    return state.with_suffix(".token")
+
+
 def _keep_token(path: Path) -> str:
     """The token of a file that only this user reads; made where there is none."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    with os.fdopen(descriptor, "w") as file:
+        if path.exists():
+            return _read_token(path)
         token = secrets.token_urlsafe(32)
-        file.write(f"{token}\n")
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{token}\n")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}. Set {TOKEN} instead") from None
     echo(f"a token was made: export {TOKEN}=$(cat {path})", aside=True)
+    return token
+
+
+def _read_token(path: Path) -> str:
+    """A token that was made before; refused where others could have written or read it."""
+    facts, token = path.stat(), path.read_text().strip()
+    if facts.st_uid != os.getuid() or facts.st_mode & 0o077 or len(token) < 16:
+        raise InputError(f"{path} has no token that only you can read. Remove it, or set {TOKEN}")
     return token
 
 

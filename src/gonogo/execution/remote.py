@@ -72,6 +72,8 @@ class Guest:
             self.channel.settimeout(within_s)
             send(self.channel, message, [file.descriptor for file in files])
             return self.listen(within_s)
+        except BrokenProtocol as error:  # what is to be sent does not fit a message
+            raise BadArguments(f"arguments of too many parts: {error}") from None
         except TimeoutError:
             self.end()
             raise GuestEnded("timed-out", f"no answer in {within_s:g} s") from None
@@ -106,7 +108,7 @@ class Guest:
         if word == "processes" and number.isdigit():
             return GuestEnded("crashed", f"it had {number} processes")
         code = int(status) if status.lstrip("-").isdigit() and len(status) < 6 else None
-        return GuestEnded("crashed", _describe_exit(code))
+        return GuestEnded("crashed", describe_exit(code))
 
     def end(self) -> None:
         """End it and all that it has started; back once its keeper is gone, too."""
@@ -123,7 +125,8 @@ class Guest:
         self.line.close()
 
 
-def _describe_exit(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
+    """An exit code, or the signal that ended a process."""
     if code is None:
         return "it ended, and did not say how"
     try:

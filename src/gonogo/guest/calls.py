@@ -17,10 +17,11 @@ from .walls import NO_NEW_PRIVS, control
 LOAD, EQUAL, AT_LEAST, ANY_BIT, AND, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 """Instructions of the kernel's filter machine."""
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000
-NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
+NUMBER, ARCHITECTURE, FIRST, SECOND, THIRD, FOURTH = 0, 4, 16, 24, 32, 40
 """Where a call's number, architecture and the low halves of its arguments lie."""
 SET_SECCOMP, FILTER = 22, 2
 NEWUSER, UNIX, KIND, DATAGRAM, RAW = 0x10000000, 1, 0xF, 2, 3
+FASTOPEN = 0x20000000
 FAMILIES = (2, 10, 16)
 """Of sockets: IP, which is closed by other walls, and what asks for interfaces. CUDA listens on one of UNIX."""
 
@@ -32,19 +33,36 @@ class Numbers:
     architecture: int
     socket: int
     socketpair: int
+    sendto: int
+    sendmsg: int
     unshare: int
     clone: int
     refused: tuple[int, ...]
-    """connect, ptrace, process_vm_readv and -writev, kcmp, setns, shmget, msgget, semget, add_key, request_key,
+    """connect, sendmmsg, ptrace, process_vm_readv and -writev, kcmp, setns, shmget, msgget, semget, add_key,
+    request_key,
     keyctl, perf_event_open, bpf, userfaultfd."""
 
 
 BY_MACHINE = {
     "x86_64": Numbers(
-        0xC000003E, 41, 53, 272, 56, (42, 101, 310, 311, 312, 308, 29, 68, 64, 248, 249, 250, 298, 321, 323)
+        0xC000003E,
+        41,
+        53,
+        44,
+        46,
+        272,
+        56,
+        (42, 307, 101, 310, 311, 312, 308, 29, 68, 64, 248, 249, 250, 298, 321, 323),
     ),
     "aarch64": Numbers(
-        0xC00000B7, 198, 199, 97, 220, (203, 117, 270, 271, 272, 268, 194, 186, 190, 217, 218, 219, 241, 280, 282)
+        0xC00000B7,
+        198,
+        199,
+        206,
+        211,
+        97,
+        220,
+        (203, 269, 117, 270, 271, 272, 268, 194, 186, 190, 217, 218, 219, 241, 280, 282),
     ),
 }
 CLONE3, EVERYWHERE = 435, (425, 426, 427, 438)
@@ -76,6 +94,9 @@ def _write_filter(numbers: Numbers) -> bytes:
     lines += [_step(EQUAL, CLONE3, 0, 1), _return(REFUSE | errno.ENOSYS)]
     for number in (numbers.unshare, numbers.clone):
         lines += [_step(EQUAL, number, 0, 4), _load(FIRST), _step(ANY_BIT, NEWUSER, 0, 1), refuse, allow]
+    # A connection that is opened by the first bytes sent.
+    for number, flags in ((numbers.sendto, FOURTH), (numbers.sendmsg, THIRD)):
+        lines += [_step(EQUAL, number, 0, 4), _load(flags), _step(ANY_BIT, FASTOPEN, 0, 1), refuse, allow]
     # Datagrams go to any path without a connection, those of a pair as well.
     plain = [_load(SECOND), _step(AND, KIND), _step(EQUAL, DATAGRAM, 1, 0), _step(EQUAL, RAW, 0, 1), refuse, allow]
     families = [_step(EQUAL, family, len(FAMILIES) - at + 1, 0) for at, family in enumerate(FAMILIES)]

@@ -228,6 +228,8 @@ def _list_shared(once: Once, call: Call, mutates: tuple[str, ...]) -> list[str]:
 def _import(name: str, path: str, folders: list[str]) -> ModuleType:
     """A module by its name, if that is the file which is meant; else the file, by that name."""
     sys.path[:] = folders
+    if name == "__main__":  # a script: not run as one, or it would verify its kernel here again
+        name = MODULE
     try:
         module = import_module(name)
         if str(getattr(module, "__file__", "")) == path:

@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,23 +94,25 @@ def _keep(message: dict[str, Any], files: list[int], setting: dict[str, Any], ot
     walls.control(walls.SET_SUBREAPER, 1)
     told, tell = os.pipe()
     scratch = setting["scratch"]
+    spare = tempfile.mkdtemp(dir=Path(scratch).parent)
     in_force = walls.enter_namespaces()
     first = os.fork()
     if first == 0:
         os.close(told)
         os.close(lifeline)
-        _leave(_begin, channel, printed, tell, scratch, message, in_force)
+        _leave(_begin, channel, printed, tell, scratch, spare, message, in_force)
     os.close(channel)
     os.close(tell)
     line = socket.socket(fileno=lifeline)
-    _, why = _watch(first, line, int(message["memory_bytes"]))
+    why = _watch(first, line, int(message["memory_bytes"]))
+    shutil.rmtree(spare, ignore_errors=True)
     status = b"".join(iter(lambda: os.read(told, 4096), b"")).decode(errors="replace")
     with contextlib.suppress(OSError):
         send(line, {"ended": why or "", "status": status[:200]})
 
 
-def _watch(first: int, line: socket.socket, memory_bytes: int) -> tuple[int, str | None]:
-    """Wait for the first process inside; its status, and why it was killed, where it was."""
+def _watch(first: int, line: socket.socket, memory_bytes: int) -> str | None:
+    """Wait for the first process inside; why it was killed, where it was."""
     why = None
     handle = os.pidfd_open(first)
     while True:
@@ -131,8 +132,8 @@ def _watch(first: int, line: socket.socket, memory_bytes: int) -> tuple[int, str
             why = f"memory {resident}"
             break
     _end_family(first)
-    _, status = os.waitpid(first, 0)
-    return status, why
+    os.waitpid(first, 0)
+    return why
 
 
 def list_family(first: int) -> list[int]:
@@ -219,44 +220,30 @@ def _is_dead(process: int) -> bool:
 
 
 def _begin(
-    channel: int, printed: int, tell: int, scratch: str, message: dict[str, Any], in_force: list[str]
+    channel: int, printed: int, tell: int, scratch: str, spare: str, message: dict[str, Any], in_force: list[str]
 ) -> None:
     """The first process inside: take rights away, start the guest, wait for it and for all that it leaves."""
     own_processes = "own processes" in in_force
     walls.offer_to_end()
-    with _own_folder(scratch, walls.close_files(scratch, message["hide"], own_processes=own_processes)) as (
-        folder, files_closed,
-    ):  # fmt: skip
-        in_force = [*in_force, *files_closed, *walls.limit_resources(own_processes=own_processes)]
-        in_force += walls.drop_rights()
-        in_force += refuse_calls()
-        os.chdir(folder)
-        walls.control(walls.SET_DUMPABLE, 0)
-        walls.control(walls.SET_PDEATHSIG, signal.SIGKILL)
-        guest = os.fork()
-        if guest == 0:
-            os.close(tell)
-            _leave(_become_guest, channel, printed, folder, message, in_force)
-        os.close(channel)
-        while True:
-            ended, status = os.wait()
-            if ended == guest:
-                break
+    files_closed = walls.close_files(scratch, message["hide"], own_processes=own_processes)
+    folder = scratch if files_closed else spare  # the one is memory of this namespace, the other on disk
+    in_force = [*in_force, *files_closed, *walls.limit_resources(own_processes=own_processes)]
+    in_force += walls.drop_rights()
+    in_force += refuse_calls()
+    os.chdir(folder)
+    walls.control(walls.SET_DUMPABLE, 0)
+    walls.control(walls.SET_PDEATHSIG, signal.SIGKILL)
+    guest = os.fork()
+    if guest == 0:
+        os.close(tell)
+        _leave(_become_guest, channel, printed, folder, message, in_force)
+    os.close(channel)
+    while True:
+        ended, status = os.wait()
+        if ended == guest:
+            break
     code = os.waitstatus_to_exitcode(status)
     os.write(tell, str(code).encode())
-
-
-@contextlib.contextmanager
-def _own_folder(scratch: str, files_closed: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """The scratch folder, which is in memory of this namespace; where there is none a folder that is removed."""
-    if files_closed:
-        yield scratch, files_closed
-        return
-    folder = tempfile.mkdtemp(dir=Path(scratch).parent)
-    try:
-        yield folder, []
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _become_guest(channel: int, printed: int, folder: str, message: dict[str, Any], in_force: list[str]) -> None:

@@ -86,6 +86,8 @@ def close_files(scratch: str, hidden: Sequence[str], *, own_processes: bool) -> 
     names = ["read-only files"]
     try:
         for path in hidden:
+            if not Path(path).exists():
+                continue
             if Path(path).is_dir():
                 _mount_memory(path, 2**12)
             else:
@@ -174,4 +176,5 @@ def lock_land(folders: Sequence[str]) -> list[str]:
         os.close(rules)
     except (OSError, AttributeError):
         return []
-    return ["landlock"]
+    # Without TCP before its version 4, without signals before 6.
+    return ["landlock" if version >= 6 else f"landlock {version}"]

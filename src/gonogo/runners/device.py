@@ -55,8 +55,9 @@ def keep_switches(device: str) -> Iterator[None]:
         yield
     finally:
         for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
+            if value is None:
+                os.environ.pop(name, None)
+            else:  # not taken away even for a moment: other threads have workers started
                 os.environ[name] = value
 
 

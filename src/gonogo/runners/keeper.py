@@ -49,14 +49,6 @@ def _let_fork_server_end() -> None:
     os.close(alive)
 
 
-def has_fork_server_ended() -> bool:
-    """Whether the one of this process is gone: then no worker was ended by its kernel."""
-    server: Any = forkserver._forkserver
-    number = server._forkserver_pid
-    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT  # it is left to be waited for
-    return number is not None and os.waitid(os.P_PID, number, ended) is not None
-
-
 def _keep(worker: int) -> int:
     """Wait until the worker ends, or is to end; its status, once all that it has started has ended as well."""
     status = None

@@ -7,14 +7,11 @@ worker takes up the case behind it, without running that kernel again.
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing.connection import Connection, wait
@@ -23,9 +20,10 @@ from typing import Any
 from gonogo.errors import CampaignFailed, InputError
 from gonogo.execution.bench import Job
 from gonogo.execution.execute import make_records
-from gonogo.execution.remote import Told
+from gonogo.execution.remote import Told, describe_exit
 from gonogo.runners.environment import read_switches
-from gonogo.runners.keeper import has_fork_server_ended, measure_family
+from gonogo.runners.fork_server import find_fork_server, has_ended, start_fork_server
+from gonogo.runners.keeper import measure_family
 from gonogo.runners.printed import Transcript
 from gonogo.runners.stem import COPIES, find_stem
 from gonogo.runners.worker import GuestSetting, Stranger, work
@@ -35,12 +33,9 @@ POLL_S = 0.05
 """How often time-outs and memory are looked at."""
 READ_AHEAD = 1024
 """Jobs looked at to find one that suits a worker."""
-SAFE_PATH = "PYTHONSAFEPATH"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 GRACE_S = 90.0
 """What a judge may take beyond the time of its guest: to start it, load it, and to end it."""
-SOCKET_ADDRESS_BYTES = 103
-"""What the address of a Unix socket holds on macOS; on Linux it is 107."""
 SERVER_ENDED = (
     "the process that workers are forked from has ended, and they with it: killed by somebody, or for memory. "
     "What is recorded is kept"
@@ -113,6 +108,7 @@ class Worker:
         arguments = (theirs, gpu_memory_share, read_switches() | switches, self.transcript.path, guest_setting)
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
+        self.server = find_fork_server()
         theirs.close()
         self.job: Job | None = None
         self.kernel: str | None = None
@@ -148,6 +144,7 @@ class Pool:
         guests_of: tuple[str, ...] | None = None,
         device: str = "cpu",
         gpu: str | None = None,
+        gpu_memory_share: float = 0.9,
     ) -> None:
         self.allowance = allowance
         self._hidden, self._device = guests_of, device
@@ -155,7 +152,7 @@ class Pool:
         """What is known of the kernel whose guests these are."""
         self._switches = {} if gpu is None else {VISIBLE: gpu}
         self._stem = None if guests_of is None else find_stem(self._switches)
-        self.gpu_memory_share = 0.9 / workers
+        self.gpu_memory_share = gpu_memory_share / workers
         self._failed_starts = 0
         self.interrupted = threading.Event()
         """Set from another thread, it ends what runs by PoolInterrupted, within a moment."""
@@ -166,7 +163,7 @@ class Pool:
 
     def _make_worker(self) -> Worker:
         try:
-            _start_fork_server()
+            start_fork_server()
             return self._fork_worker()
         except (EOFError, ConnectionError) as error:
             raise CampaignFailed(SERVER_ENDED) from error
@@ -203,10 +200,11 @@ class Pool:
             list(self._poll())
 
     def restart(self) -> None:
-        """End what workers are at, of which nobody waits for the end."""
+        """End what workers are at, of which nobody waits for the end; those that wait stay."""
         for position, worker in enumerate(self._workers):
-            worker.kill()
-            self._workers[position] = self._make_worker()
+            if worker.job is not None or not worker.ready:
+                worker.kill()
+                self._workers[position] = self._make_worker()
 
     def run(self, jobs: Iterator[Job]) -> Iterator[list[Record]]:
         """All records of each case, as cases complete."""
@@ -280,7 +278,7 @@ class Pool:
         worker.transcript.empty_if_large()
         idle_s = time.monotonic() - worker.since
         if worker.job is not None or not worker.ready:
-            allowed_s = self.allowance.timeout_s if worker.ready else START_UP_S
+            allowed_s = self._kernel_s(worker) if worker.ready else START_UP_S
             # A judge that has announced a kernel sees to the time of its guest by itself.
             if idle_s > allowed_s + (0 if self._stem is None or worker.kernel is None else GRACE_S):
                 return "timed-out", f"no answer in {allowed_s:g} s"
@@ -288,6 +286,11 @@ class Pool:
         if worker.ready and resident > self._worker_bytes:
             return "out-of-memory", self._compare_memory(resident)
         return None
+
+    def _kernel_s(self, worker: Worker) -> float:
+        """What a worker may be silent for: while it sets up a case of a stranger's, its own time."""
+        allowed = self.allowance.timeout_s
+        return allowed if self._stem is None or worker.kernel is not None else max(allowed, Allowance().timeout_s)
 
     def _check_own_size(self, worker: Worker) -> None:
         """Refuse a limit that no worker can keep, even before it runs anything."""
@@ -315,9 +318,9 @@ class Pool:
             return
         job, kernel, records = worker.job, worker.kernel, worker.records
         printed = worker.kill()
-        if has_fork_server_ended():
+        if has_ended(worker.server):
             raise CampaignFailed(SERVER_ENDED)
-        detail = detail or worker.last_words or _describe_exit(worker.process.exitcode)
+        detail = detail or worker.last_words or describe_exit(worker.process.exitcode)
         if job is None:
             self._count_failed_start(detail)
         fresh = self._workers[self._workers.index(worker)] = self._make_worker()
@@ -358,43 +361,3 @@ class Pool:
             worker.kill()
         if self._stem is not None:
             self._stem.wait_until_empty()
-
-
-def _start_fork_server() -> None:
-    """Start it deaf to Ctrl-C, and blind to files of the current folder that are named like modules.
-
-    While it loads torch it would end in a traceback of its own; and it begins with the folder on its path.
-    """
-    from multiprocessing.forkserver import ensure_running
-
-    in_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main else None
-    safe = os.environ.get(SAFE_PATH)
-    os.environ[SAFE_PATH] = "1"
-    try:
-        with _near_temporary_folder():
-            ensure_running()
-    finally:
-        if safe is None:
-            del os.environ[SAFE_PATH]
-        else:
-            os.environ[SAFE_PATH] = safe
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _near_temporary_folder() -> Iterator[None]:
-    """Have the server's socket lie where its address fits: it is a path in the folder for temporary files."""
-    far = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-xxxxxxxx/listener-xxxxxxxx") > SOCKET_ADDRESS_BYTES
-    near = next((folder for folder in ("/tmp", "/var/tmp") if os.access(folder, os.W_OK | os.X_OK)), None)
-    before = tempfile.tempdir
-    tempfile.tempdir = near if far and near else before
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
-
-
-def _describe_exit(code: int | None) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"

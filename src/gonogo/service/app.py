@@ -24,8 +24,8 @@ from gonogo.errors import GonogoError, InputError
 from gonogo.ops import op_names
 from gonogo.plain import to_plain
 from gonogo.service.openapi import make_openapi, make_page
-from gonogo.service.protocol import MOST_SOURCE, PROTOCOL, Submission, read_batch, read_json, read_submission
-from gonogo.service.server import Server
+from gonogo.service.protocol import MOST_SOURCE, PROTOCOL, read_batch, read_json, read_submission
+from gonogo.service.server import MOST_WAIT_S, Server
 from gonogo.service.store import QueueFull
 
 LOG = logging.getLogger("gonogo.service")
@@ -43,12 +43,14 @@ def make_app(server: Server, token: str | None) -> ASGIApp:
 
     async def submit(request: Request) -> Response:
         submission = await _read(request, MOST_BODY, read_submission)
-        (entry,) = await run_in_threadpool(_submit, server, [submission])
-        return _answer(server.tell(entry), 202 if entry.state in ("queued", "running") else 200)
+        (entry,) = await run_in_threadpool(server.submit, [submission])
+        return _answer(
+            await run_in_threadpool(server.tell, entry), 202 if entry.state in ("queued", "running") else 200
+        )
 
     async def submit_batch(request: Request) -> Response:
         submissions = await _read(request, MOST_BATCH_BODY, read_batch)
-        entries = await run_in_threadpool(_submit, server, submissions)
+        entries = await run_in_threadpool(server.submit, submissions)
         batch = await run_in_threadpool(server.store.keep_batch, [entry.id for entry in entries])
         members = [{"id": entry.id, "state": entry.state} for entry in entries]
         return _answer({"protocol": PROTOCOL, "id": batch, "submissions": members}, 202)
@@ -139,10 +141,6 @@ async def _read(request: Request, most: int, read: Callable[[Any], Any]) -> Any:
         raise BadBody(400, str(error)) from None
 
 
-def _submit(server: Server, submissions: list[Submission]) -> list[Any]:
-    return server.submit(submissions)
-
-
 def _list(server: Server, members: list[str]) -> list[dict[str, Any]]:
     """Members of a batch, without their verdicts' cases: those are asked for one by one."""
     listed = []
@@ -157,7 +155,7 @@ def _list(server: Server, members: list[str]) -> list[dict[str, Any]]:
 def _read_wait(request: Request) -> float:
     text = request.query_params.get("wait", "0")
     try:
-        return min(max(float(text), 0.0), 60.0)
+        return min(max(float(text), 0.0), MOST_WAIT_S)  # of nan the first
     except ValueError:
         raise BadBody(400, f"wait={text[:40]!r} is no number of seconds") from None
 

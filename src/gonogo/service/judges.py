@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from gonogo.errors import CampaignFailed, GonogoError, InputError
+from gonogo.errors import CampaignFailed, CaseTooLarge, GonogoError, InputError, ReferenceFailed
 from gonogo.ops import DTYPES, Op
 from gonogo.runners.pool import Allowance, Pool, PoolInterrupted
 from gonogo.service.protocol import Submission
@@ -40,6 +42,10 @@ class Terms:
     """At most."""
     submission_s: float = 900.0
     """Per submission, whatever its cases take."""
+    hidden: tuple[str, ...] = ()
+    """Files of the server's own, which no kernel may read."""
+    lock_hash: str | None = None
+    """Of the lock file, when the server was started."""
     own_ops: Mapping[str, Op] | None = None
     """Ops that whoever runs the server has named, beside the package's."""
 
@@ -63,15 +69,18 @@ class Terms:
             if asked is not None and asked > most:
                 raise InputError(f"{name} is {asked:g}; this server allows {most:g}")
 
-    def judge(self, submission: Submission, seed: int, pool: Pool) -> dict[str, Any]:
-        """The verdict on a kernel, as plain data."""
+    def judge(self, submission: Submission, pool: Pool) -> dict[str, Any]:
+        """The verdict on a kernel, as plain data. A fresh seed is nowhere before: a kernel may read files."""
+        if hash_file(self.lock) != self.lock_hash:
+            raise CampaignFailed(f"{self.lock} was changed: start the server again")
+        seed = secrets.randbits(64) if submission.seed is None else submission.seed
         op, memory_gb = self.find_op(submission.op), submission.memory_gb or self.memory_gb
         verification = check_file(
             find_in_text(submission.source, KERNEL, submission.function, op.name), op, contract=submission.contract,
             dtypes=submission.dtypes or DTYPES, cases=submission.cases or DEFAULT_CASES, seed=seed,
             device=self.device, lock=self.lock,
             allowance=Allowance(submission.timeout_s or self.timeout_s, memory_gb * 2**30),
-            suspects="fail" if submission.strict else "rerun", pool=pool,
+            suspects="fail" if submission.strict else "rerun", pool=pool, hidden=self.hidden,
         )  # fmt: skip
         return verification.to_dict()
 
@@ -80,17 +89,18 @@ class Judge(threading.Thread):
     """Takes one submission after the other, until it is told to end."""
 
     def __init__(
-        self, store: Store, terms: Terms, gpu: str | None, awake: threading.Condition,
+        self, store: Store, terms: Terms, gpu: str | None, share: float, awake: threading.Condition,
         tell: Callable[[Entry, float], None],
     ) -> None:  # fmt: skip
         super().__init__(daemon=True)
+        self._share = share
         self._store, self._terms, self._gpu, self._awake, self._tell = store, terms, gpu, awake, tell
         self._pool: Pool | None = None
         self._ending = False
-        self.current: str | None = None
-        """Id of the submission it is at."""
+        self.current: int | None = None
+        """Place of the submission it is at: sent again, one has another."""
         self._why = ""
-        self._unwanted: set[str] = set()
+        self._unwanted: set[int] = set()
         """Cancelled before it was at them."""
         self._lock = threading.Lock()
 
@@ -113,11 +123,14 @@ class Judge(threading.Thread):
     def _judge(self, entry: Entry) -> None:
         begun = time.monotonic()
         with self._lock:
-            self.current, self._why = entry.id, "cancelled" if entry.id in self._unwanted else ""
+            if self._ending:
+                self._store.put_back(entry.id)
+                return
+            self.current, self._why = entry.place, "cancelled" if entry.place in self._unwanted else ""
             self._unwanted.clear()
             if self._pool is not None and not self._why:
                 self._pool.interrupted.clear()
-        timer = threading.Timer(self._terms.submission_s, self.stop_current, (entry.id, "out of time"))
+        timer = threading.Timer(self._terms.submission_s, self.stop_current, (entry.place, "out of time"))
         timer.daemon = True
         timer.start()
         state, answer = "failed", {}
@@ -125,11 +138,12 @@ class Judge(threading.Thread):
             pool = self._open_pool()
             if self._why:
                 raise PoolInterrupted
-            verdict = self._terms.judge(entry.submission, entry.seed, pool)
+            verdict = self._terms.judge(entry.submission, pool)
             state, answer = "done", {"verdict": verdict}
         except PoolInterrupted:
             state, answer = self._tell_interrupted()
-        except CampaignFailed as error:
+        except (CampaignFailed, ReferenceFailed, CaseTooLarge) as error:  # not by a fault of the kernel's
+            self._drop_pool()
             state, answer = "failed", tell_error(error)
         except GonogoError as error:
             state, answer = "refused", tell_error(error)
@@ -150,14 +164,15 @@ class Judge(threading.Thread):
 
     def _keep(self, each: str, state: str, answer: dict[str, Any], seconds: float) -> Entry | None:
         """Write what became of a submission, until the disk takes it; after a restart it would be judged again."""
-        while not self._ending:
+        while True:
             try:
                 self._store.finish(each, state, answer, seconds)
                 return self._store.find(each)
             except sqlite3.OperationalError:
                 LOG.exception("verdict cannot be kept")
+                if self._ending:
+                    return None
                 time.sleep(PAUSE_S)
-        return None
 
     def _tell_interrupted(self) -> tuple[str, dict[str, Any]]:
         if self._why == "cancelled":
@@ -166,14 +181,17 @@ class Judge(threading.Thread):
             message = (
                 f"it took more than the {self._terms.submission_s:g} s that a submission may. Ask for fewer cases"
             )
-            return "refused", {"error": {"kind": "out-of-time", "message": message}}
+            return "failed", {"error": {"kind": "out-of-time", "message": message}}
         return "queued", {}
 
     def _open_pool(self) -> Pool:
         with self._lock:
             if self._pool is None:
                 allowance = Allowance(self._terms.timeout_s, self._terms.memory_gb * 2**30)
-                self._pool = Pool(1, allowance, guests_of=(), device=self._terms.device, gpu=self._gpu)
+                self._pool = Pool(
+                    1, allowance, guests_of=(), device=self._terms.device, gpu=self._gpu,
+                    gpu_memory_share=self._share,
+                )  # fmt: skip
             return self._pool
 
     def _drop_pool(self) -> None:
@@ -183,16 +201,15 @@ class Judge(threading.Thread):
         if pool is not None:
             pool.close()
 
-    def stop_current(self, each: str, why: str) -> bool:
-        """End what it is at, if it is at this one; whether it is."""
+    def stop_current(self, place: int, why: str) -> None:
+        """End what it is at, if it is at this one."""
         with self._lock:
-            if self.current != each:
-                self._unwanted.add(each)  # it may have taken it this moment
-                return False
+            if self.current != place:
+                self._unwanted.add(place)  # it may have taken it this moment
+                return
             self._why = self._why or why
             if self._pool is not None:
                 self._pool.interrupted.set()
-            return True
 
     def end(self) -> None:
         """End after putting back what it is at."""
@@ -200,6 +217,14 @@ class Judge(threading.Thread):
         with self._lock:
             if self.current is not None and self._pool is not None:
                 self._pool.interrupted.set()
+
+
+def hash_file(path: Path | None) -> str | None:
+    """Of its content; None of none, and of one that is gone."""
+    try:
+        return None if path is None else sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 def tell_error(error: Exception) -> dict[str, Any]:

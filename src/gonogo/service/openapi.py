@@ -10,11 +10,12 @@ from gonogo._version import __version__
 from gonogo.service.protocol import FIELDS, MOST_BATCH, PROTOCOL, STATES
 
 _STATUSES = {
-    "200": "known before: judged already, or on its way",
-    "202": "accepted, and on the disk",
+    "200": "known before, and judged already",
+    "202": "on the disk, and on its way",
     "400": "the body is no submission",
     "401": "no token, or a wrong one",
     "404": "there is none",
+    "408": "the body did not come in time",
     "413": "the body is too large",
     "422": "it names what this server does not have: an op, a contract, a dtype",
     "429": "the queue is full; Retry-After says when to come back",
@@ -85,13 +86,13 @@ def make_openapi() -> dict[str, Any]:
 
     paths = {
         "/v1/submissions": {
-            "post": say("Submit a kernel", one, "200 202 400 401 413 422 429", "Submission"),
+            "post": say("Submit a kernel", one, "200 202 400 401 408 413 422 429 503", "Submission"),
         },
         "/v1/submissions/{id}": {
             "get": say("How it stands; its verdict once it is done", one, "200 401 404", parameters=each + wait),
             "delete": say("Cancel it", one, "200 401 404", parameters=each),
         },
-        "/v1/batches": {"post": say("Submit many, all or none", many, "202 400 401 413 422 429", "Batch")},
+        "/v1/batches": {"post": say("Submit many, all or none", many, "202 400 401 408 413 422 429 503", "Batch")},
         "/v1/batches/{id}": {"get": say("How they stand", many, "200 401 404", parameters=each)},
         "/v1/ops": {"get": say("Ops that kernels can be judged as", many, "200 401")},
         "/health": {"get": say("Whether it judges; needs no token", many, "200")},

@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, NoReturn
 
+from gonogo import client
 from gonogo.cases import SEEDS
 from gonogo.errors import InputError
 
 PROTOCOL = 1
 """Raised with every change that a client of the one before would not understand."""
-MOST_SOURCE = 2**22
+MOST_SOURCE = 2**20
 """Characters of a kernel's file."""
 MOST_BATCH = 1000
 STATES = ("queued", "running", "done", "refused", "failed", "cancelled")
-ENDED = ("done", "refused", "failed", "cancelled")
+ENDED = client.ENDED
 """States that do not change by themselves. `refused` is the submission's own fault, `failed` the service's."""
 
 

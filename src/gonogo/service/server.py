@@ -8,14 +8,13 @@ import logging
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from gonogo.errors import InputError
 from gonogo.ops import InFile, OfOp
 from gonogo.runners.environment import name_machine, read_versions
-from gonogo.service.judges import Judge, Terms
+from gonogo.service.judges import Judge, Terms, hash_file
 from gonogo.service.metrics import Metrics
 from gonogo.service.protocol import ENDED, Submission
 from gonogo.service.store import Entry, Store
@@ -32,7 +31,8 @@ class Server:
         self.store, self.terms, self.metrics = store, terms, Metrics(store)
         self._setting = _describe(terms)
         self._awake = threading.Condition()
-        self._judges = [Judge(store, terms, gpu, self._awake, self._finish) for gpu in gpus]
+        shares = {gpu: 0.9 / gpus.count(gpu) for gpu in gpus}
+        self._judges = [Judge(store, terms, gpu, shares[gpu], self._awake, self._finish) for gpu in gpus]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[str, set[asyncio.Event]] = {}
 
@@ -71,7 +71,7 @@ class Server:
         entry = self.store.cancel(each)
         if entry is not None and entry.state == "running":
             for judge in self._judges:
-                judge.stop_current(each, "cancelled")
+                judge.stop_current(entry.place, "cancelled")
         if entry is not None and entry.state == "cancelled":
             self._wake(each)
         return entry
@@ -134,9 +134,8 @@ def _describe(terms: Terms) -> str:
     own = terms.own_ops or {}
     sources = [source for op in own.values() for source in (op.reference, op.draw)]
     paths = {source.path for source in sources if isinstance(source, InFile | OfOp)}
-    files = [terms.lock, *sorted(map(Path, paths))]
     facts = {
         "machine": name_machine(terms.device), "versions": read_versions(triton=True), "terms": terms.limits,
-        "files": [None if path is None else sha256(path.read_bytes()).hexdigest() for path in files],
+        "files": [terms.lock_hash, *(hash_file(Path(path)) for path in sorted(paths))],
     }  # fmt: skip
     return json.dumps(facts, sort_keys=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sqlite3
 import threading
@@ -24,7 +25,7 @@ MOST_ATTEMPTS = 3
 """Times that a submission is begun: one that a server does not survive must not end every server after it."""
 _TABLES = """
 create table if not exists submissions (
-    place integer primary key autoincrement, id text not null unique, body text not null, seed integer not null,
+    place integer primary key autoincrement, id text not null unique, body text not null,
     state text not null, attempts integer not null default 0, accepted real not null, started real, finished real,
     answer blob
 );
@@ -48,7 +49,6 @@ class Entry:
     id: str
     place: int
     submission: Submission
-    seed: int
     state: str
     attempts: int
     accepted: float
@@ -69,12 +69,15 @@ class Entry:
 class Store:
     """One file, one connection, one thread at a time."""
 
-    def __init__(self, path: Path, most_waiting: int = 1000, most_kept: int = 100_000) -> None:
+    def __init__(self, path: Path, most_waiting: int = 1000, most_kept: int = 100_000, judges: int = 1) -> None:
         self._lock = threading.Lock()
-        self._most_waiting, self._most_kept = most_waiting, most_kept
+        self._most_waiting, self._most_kept, self._judges = most_waiting, most_kept, judges
+        self.files = tuple(f"{path.resolve()}{end}" for end in ("", "-wal", "-shm", "-journal"))
+        """What nobody else should read: sources of all clients are in it."""
         self._seconds_each = 1.0
         """What one submission keeps all judges for, lately: how long a full queue takes to have room."""
         try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._database.execute("pragma locking_mode = exclusive")  # two servers on one file judge all twice
             self._database.execute("pragma journal_mode = wal")
@@ -83,6 +86,8 @@ class Store:
             if found not in (0, FORMAT):
                 raise InputError(f"{path} is of format {found}; this gonogo reads {FORMAT}")
             self._database.executescript(f"begin immediate;{_TABLES}pragma user_version = {FORMAT};commit;")
+        except OSError as error:
+            raise InputError(f"{path} cannot be opened: {error.strerror}") from None
         except sqlite3.OperationalError as error:
             locked = "another server has it open. Give this one a state file of its own by --state"
             raise InputError(f"{path}: {locked if 'locked' in str(error) else error}") from None
@@ -107,10 +112,11 @@ class Store:
             self._database.execute("begin immediate")
             try:
                 yield self._database
+                self._database.execute("commit")
             except BaseException:
-                self._database.execute("rollback")
+                if self._database.in_transaction:
+                    self._database.execute("rollback")
                 raise
-            self._database.execute("commit")
 
     def accept(self, submissions: Iterable[tuple[str, Submission]]) -> list[Entry]:
         """Take submissions by their ids, all or none; one that is known stays what it is, unless given up."""
@@ -122,15 +128,16 @@ class Store:
                 if (entry := known[each]) is None or entry.state in ("failed", "cancelled")
             }  # fmt: skip
             waiting = database.execute("select count(*) from submissions where state = 'queued'").fetchone()[0]
+            if len(fresh) > self._most_waiting:
+                raise InputError(f"{len(fresh):,} at once; this server has {self._most_waiting:,} wait at most")
             if fresh and waiting + len(fresh) > self._most_waiting:
                 seconds = max(1, round(self._seconds_each * min(waiting, 100)))
                 raise QueueFull(waiting, self._most_waiting, seconds)
             for each, submission in fresh.items():
-                seed = secrets.randbits(64) if submission.seed is None else submission.seed
                 database.execute("delete from submissions where id = ?", (each,))
                 database.execute(
-                    "insert into submissions (id, body, seed, state, accepted) values (?, ?, ?, 'queued', ?)",
-                    (each, submission.to_json(), seed - 2**63, time.time()),
+                    "insert into submissions (id, body, state, accepted) values (?, ?, 'queued', ?)",
+                    (each, submission.to_json(), time.time()),
                 )
             return [entry for each, _ in listed if (entry := self._find(database, each)) is not None]
 
@@ -177,7 +184,7 @@ class Store:
                 (state, time.time(), json_bytes(answer), each),
             )
             self._forget(database)
-        self._seconds_each += 0.1 * (seconds - self._seconds_each)
+        self._seconds_each += 0.1 * (seconds / self._judges - self._seconds_each)
 
     def _forget(self, database: sqlite3.Connection) -> None:
         ended = ", ".join(f"'{state}'" for state in ENDED)
@@ -221,18 +228,16 @@ class Store:
 
     def _find(self, database: sqlite3.Connection, each: str) -> Entry | None:
         row = database.execute(
-            "select id, place, body, seed, state, attempts, accepted, started, finished, answer "
+            "select id, place, body, state, attempts, accepted, started, finished, answer "
             "from submissions where id = ?", (each,),
         ).fetchone()  # fmt: skip
         if row is None:
             return None
         body = json.loads(row[2])
         body["dtypes"] = None if body["dtypes"] is None else tuple(body["dtypes"])
-        answer = None if row[9] is None else json.loads(zlib.decompress(row[9]))
-        each, place, _, seed, state, attempts, accepted, started, finished, _ = row
-        return Entry(
-            each, place, Submission(**body), seed + 2**63, state, attempts, accepted, started, finished, answer
-        )
+        answer = None if row[8] is None else json.loads(zlib.decompress(row[8]))
+        each, place, _, state, attempts, accepted, started, finished, _ = row
+        return Entry(each, place, Submission(**body), state, attempts, accepted, started, finished, answer)
 
     def close(self) -> None:
         """Close the file."""

@@ -95,12 +95,14 @@ def check_file(
     record: str | Path | None = None,
     report: Callable[[Progress], None] | None = None,
     pool: Pool | None = None,
+    hidden: Sequence[str] = (),
 ) -> FileVerification:
     """Run a kernel file on `cases` cases per dtype, isolated, and judge each by a lock file, or the shipped limits.
 
     `suspects` are run again on fresh seeds or fail, as in gonogo.verify. `only` is the id of a single case, to
     replay it. `record` is a run directory to add the records to, with those of the op's torch control on the same
-    cases. `pool` has workers that stay: by default they are made for this kernel, and end with it.
+    cases. `pool` has workers that stay: by default they are made for this kernel, and end with it. `hidden` are
+    files that the kernel must not read, besides those of gonogo, of the op and the lock.
     """
     from gonogo.campaign import Allowance
     from gonogo.runners.device import find_device, keep_switches
@@ -115,7 +117,9 @@ def check_file(
         stack.enter_context(keep_switches(where))  # first, for they are recorded
         recorder = None if record is None else open_record(record, where, isolated=True)
         depth = choose_depth(chosen, recorded=record is not None)
-        runner = stack.enter_context(_open_runner(known, where, allowance or Allowance(), pool, depth))
+        runner = stack.enter_context(
+            _open_runner(known, where, allowance or Allowance(), pool, depth, (*hidden, *([lock] if lock else [])))
+        )
         planned = target or choice.plan(choose_size_limit(choice, where, runner, candidate))
         runner.begin_anew()
         check_draw(known, planned[0][0].seed, planned[0][0].dtype)
@@ -254,22 +258,27 @@ class Isolated:
 
 @contextlib.contextmanager
 def _open_runner(
-    op: Op, device: str, allowance: Allowance, pool: Pool | None, depth: Mapping[str, Any]
+    op: Op,
+    device: str,
+    allowance: Allowance,
+    pool: Pool | None,
+    depth: Mapping[str, Any],
+    hidden: Sequence[str | Path],
 ) -> Iterator[Isolated]:
     """Workers, whose guests are gone afterwards; so are they, if they were not given."""
     from gonogo.runners.pool import Pool
 
-    hidden = _list_hidden(op)
+    unseen = (*_list_hidden(op), *(str(Path(path).resolve()) for path in hidden))
     if pool is not None:
-        pool.change_stranger(allowance, hidden)
         try:
+            pool.change_stranger(allowance, unseen)
             yield Isolated(op, device, pool, depth)
         except BaseException:
             pool.restart()  # they may be at work still
             raise
         pool.change_stranger(allowance, ())
         return
-    own = Pool(_count_workers(device), allowance, guests_of=hidden, device=device)
+    own = Pool(_count_workers(device), allowance, guests_of=unseen, device=device)
     try:
         yield Isolated(op, device, own, depth)
     finally:
