@@ -20,6 +20,7 @@ from gonogo.cli._tables import fill, find_room
 from gonogo.errors import InputError
 from gonogo.guest.walls import ALL
 from gonogo.ops import DTYPES
+from gonogo.runners.ahead import start_ahead
 from gonogo.user.kernel_file import find_kernel
 from gonogo.user.op_file import find_op_file
 from gonogo.words import find_contract, find_dtypes, find_op
@@ -108,6 +109,7 @@ def check(
     if only and dtypes and parse_case(only, known).dtype not in find_dtypes(dtypes):
         raise InputError(f"--only {only} is not among --dtype {','.join(dtypes)}: leave --dtype out")
     kernel = find_kernel(target, known.name)
+    start_ahead(device, triton="triton" in kernel.text)
     with need_backend("gonogo check"):
         from gonogo.campaign import Allowance
         from gonogo.user.isolated import check_file

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from gonogo._version import __version__
-from gonogo.execution.precision import FLAGS
 from gonogo.schema import name_device
 
 SWITCHES = (
@@ -34,6 +33,8 @@ def read_switches() -> dict[str, str | None]:
 def describe_environment(device: str) -> dict[str, Any]:
     """Facts of the machine, its software and its switches, in types that JSON can hold."""
     import torch
+
+    from gonogo.execution.precision import FLAGS
 
     facts: dict[str, Any] = {
         "gonogo": __version__,

@@ -15,6 +15,8 @@ SAFE_PATH = "PYTHONSAFEPATH"
 SOCKET_ADDRESS_BYTES = 103
 """What the address of a Unix socket holds on macOS; on Linux it is 107."""
 _starting = threading.Lock()
+LOADED = ["torch", "gonogo.runners.worker"]
+"""By the server, once for all workers."""
 
 
 def start_fork_server() -> None:
@@ -50,6 +52,7 @@ def _start() -> None:
     os.environ[SAFE_PATH] = "1"
     try:
         with _near_temporary_folder():
+            forkserver.set_forkserver_preload(LOADED)
             forkserver.ensure_running()
     finally:
         if safe is None:

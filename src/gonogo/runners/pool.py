@@ -145,20 +145,20 @@ class Pool:
         device: str = "cpu",
         gpu: str | None = None,
         gpu_memory_share: float = 0.9,
+        triton: bool = False,
     ) -> None:
         self.allowance = allowance
         self._hidden, self._device = guests_of, device
         self.told = Told()
         """What is known of the kernel whose guests these are."""
         self._switches = {} if gpu is None else {VISIBLE: gpu}
-        self._stem = None if guests_of is None else find_stem(self._switches)
+        self._stem = None if guests_of is None else find_stem(self._switches, triton=triton)
         self.gpu_memory_share = gpu_memory_share / workers
         self._failed_starts = 0
         self.interrupted = threading.Event()
         """Set from another thread, it ends what runs by PoolInterrupted, within a moment."""
         self._begun_again: set[int] = set()
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["torch", "gonogo.runners.worker"])
         self._workers = [self._make_worker() for _ in range(workers)]
 
     def _make_worker(self) -> Worker:

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gonogo.guest import wire
-from gonogo.guest.stem import list_family
 from gonogo.runners.environment import SWITCHES
 
 PACKAGE = str(Path(__file__).resolve().parent.parent)
@@ -34,16 +32,18 @@ _stems: dict[tuple[Any, ...], Stem] = {}
 _lock = threading.Lock()
 EMPTY_S = 10.0
 PRELOADED = ("torch", "numpy", "ml_dtypes")
-"""Triton is left to the files that import it: half a second that most have no use for."""
 
 
-def find_stem(switches: Mapping[str, str] = {}) -> Stem:
-    """The stem of this process and its environment, which is started when first asked for, and ends with it."""
+def find_stem(switches: Mapping[str, str] = {}, *, triton: bool = False) -> Stem:
+    """The stem of this process and its environment, which is started when first asked for, and ends with it.
+
+    With Triton where a file is known to import it: half a second for each of its guests, or once.
+    """
     environment = {name: os.environ[name] for name in KEPT if name in os.environ} | dict(switches)
-    key = os.getpid(), *sorted(environment.items())
+    key = os.getpid(), triton, *sorted(environment.items())
     with _lock:
         if key not in _stems or not _stems[key].is_alive:
-            _stems[key] = Stem(environment)
+            _stems[key] = Stem(environment, (*PRELOADED, "triton") if triton else PRELOADED)
             atexit.register(_stems[key].close)
         return _stems[key]
 
@@ -51,7 +51,7 @@ def find_stem(switches: Mapping[str, str] = {}) -> Stem:
 class Stem:
     """Started at once; it loads torch while its judge does other things."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], preloaded: tuple[str, ...]) -> None:
         self._folder = tempfile.mkdtemp(prefix="gonogo-")
         scratch = Path(self._folder, "scratch")
         scratch.mkdir()
@@ -62,9 +62,11 @@ class Stem:
             cwd=self._folder, stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         theirs.close()
+        from gonogo.guest import wire  # with torch, which the stem loads meanwhile
+
         here = str(Path.cwd())
         path = [entry for entry in sys.path if entry and str(Path(entry).resolve()) != here]
-        wire.send(self._control, {"path": path, "preload": PRELOADED, "scratch": str(scratch)})
+        wire.send(self._control, {"path": path, "preload": preloaded, "scratch": str(scratch)})
 
     @property
     def is_alive(self) -> bool:
@@ -73,6 +75,8 @@ class Stem:
 
     def open_client(self) -> socket.socket:
         """A way for one worker to ask for guests."""
+        from gonogo.guest import wire
+
         ours, theirs = socket.socketpair()
         with _lock:
             wire.send(self._control, {"client": True}, [theirs.fileno()])
@@ -81,6 +85,8 @@ class Stem:
 
     def wait_until_empty(self) -> None:
         """Back when all guests are gone whose workers have ended: keepers see to it, and it takes them a moment."""
+        from gonogo.guest.stem import list_family
+
         end = time.monotonic() + EMPTY_S
         while len(list_family(self._process.pid)) > 1 and time.monotonic() < end:
             time.sleep(0.01)

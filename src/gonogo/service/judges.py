@@ -190,7 +190,7 @@ class Judge(threading.Thread):
                 allowance = Allowance(self._terms.timeout_s, self._terms.memory_gb * 2**30)
                 self._pool = Pool(
                     1, allowance, guests_of=(), device=self._terms.device, gpu=self._gpu,
-                    gpu_memory_share=self._share,
+                    gpu_memory_share=self._share, triton=True,
                 )  # fmt: skip
             return self._pool
 

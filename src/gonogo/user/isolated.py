@@ -118,8 +118,11 @@ def check_file(
         recorder = None if record is None else open_record(record, where, isolated=True)
         depth = choose_depth(chosen, recorded=record is not None)
         runner = stack.enter_context(
-            _open_runner(known, where, allowance or Allowance(), pool, depth, (*hidden, *([lock] if lock else [])))
-        )
+            _open_runner(
+                known, where, allowance or Allowance(), pool, depth, (*hidden, *([lock] if lock else [])),
+                triton="triton" in kernel.text,
+            )
+        )  # fmt: skip
         planned = target or choice.plan(choose_size_limit(choice, where, runner, candidate))
         runner.begin_anew()
         check_draw(known, planned[0][0].seed, planned[0][0].dtype)
@@ -264,6 +267,8 @@ def _open_runner(
     pool: Pool | None,
     depth: Mapping[str, Any],
     hidden: Sequence[str | Path],
+    *,
+    triton: bool,
 ) -> Iterator[Isolated]:
     """Workers, whose guests are gone afterwards; so are they, if they were not given."""
     from gonogo.runners.pool import Pool
@@ -278,7 +283,7 @@ def _open_runner(
             raise
         pool.change_stranger(allowance, ())
         return
-    own = Pool(_count_workers(device), allowance, guests_of=unseen, device=device)
+    own = Pool(_count_workers(device), allowance, guests_of=unseen, device=device, triton=triton)
     try:
         yield Isolated(op, device, own, depth)
     finally:

@@ -1,0 +1,20 @@
+"""What is started before this process loads torch: others load it in the same time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gonogo.runners.device import keep_switches
+from gonogo.runners.fork_server import start_fork_server
+from gonogo.runners.stem import find_stem
+
+GPU = Path("/dev/nvidiactl")
+"""Where there is none, torch finds no GPU: nobody need load it to know."""
+
+
+def start_ahead(device: str, *, triton: bool) -> None:
+    """Start the processes that a check of a file has workers and guests from; on a GPU, those of workers alone."""
+    start_fork_server()
+    if device == "cpu" or (device == "auto" and not GPU.exists()):
+        with keep_switches("cpu"):
+            find_stem(triton=triton)
