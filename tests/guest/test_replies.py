@@ -181,7 +181,8 @@ class Player:
 
 
 @pytest.mark.slow
-def test_random_replies() -> None:
+def test_random_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gonogo.execution.remote.ASKED_AGAIN", 0)  # one reply each
     draw = random.Random(8)
     benches = [make_bench(op, case) for op, case in make_ops()]
     now: dict[str, Any] = {"bench": benches[0], "stage": "call"}

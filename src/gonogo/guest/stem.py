@@ -31,7 +31,7 @@ from . import walls  # noqa: E402
 from .calls import refuse_calls  # noqa: E402
 from .wire import Gone, receive, send  # noqa: E402
 
-POLL_S = 0.05
+POLL_S = 0.1
 """How often a keeper looks at memory."""
 END_S = 5.0
 """What processes may take to die."""
