@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from gonogo.runners.device import keep_switches
@@ -14,6 +15,8 @@ GPU = Path("/dev/nvidiactl")
 
 def start_ahead(device: str, *, triton: bool) -> None:
     """Start the processes that a check of a file has workers and guests from; on a GPU, those of workers alone."""
+    if find_spec("torch") is None:
+        return  # it is missed, and told of, where it is needed
     start_fork_server()
     if device == "cpu" or (device == "auto" and not GPU.exists()):
         with keep_switches("cpu"):

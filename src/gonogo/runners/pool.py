@@ -149,6 +149,8 @@ class Pool:
     ) -> None:
         self.allowance = allowance
         self._hidden, self._device = guests_of, device
+        self.set_up_s = 0.0
+        """What setting up a case may take at least, however little a stranger asks for."""
         self.told = Told()
         """What is known of the kernel whose guests these are."""
         self._switches = {} if gpu is None else {VISIBLE: gpu}
@@ -288,9 +290,9 @@ class Pool:
         return None
 
     def _kernel_s(self, worker: Worker) -> float:
-        """What a worker may be silent for: while it sets up a case of a stranger's, its own time."""
+        """What a worker may be silent for: while it sets up a case, what that may take."""
         allowed = self.allowance.timeout_s
-        return allowed if self._stem is None or worker.kernel is not None else max(allowed, Allowance().timeout_s)
+        return allowed if worker.kernel is not None else max(allowed, self.set_up_s)
 
     def _check_own_size(self, worker: Worker) -> None:
         """Refuse a limit that no worker can keep, even before it runs anything."""

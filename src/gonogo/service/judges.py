@@ -192,6 +192,7 @@ class Judge(threading.Thread):
                     1, allowance, guests_of=(), device=self._terms.device, gpu=self._gpu,
                     gpu_memory_share=self._share, triton=True,
                 )  # fmt: skip
+                self._pool.set_up_s = self._terms.timeout_s
             return self._pool
 
     def _drop_pool(self) -> None:
