@@ -42,6 +42,8 @@ bench: .venv/.installed
 	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python benchmarks/false_alarms.py
 	$(BIN)/python benchmarks/strangers.py
+	$(BIN)/python benchmarks/isolation.py
+	$(BIN)/python benchmarks/service.py
 
 # All tables of the documents, from the committed records.
 results: .venv/.installed
