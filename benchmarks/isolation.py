@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.cases import INTERPRETER, USUAL, Planned, plan_cases
-from gonogo.execution.bench import Job
+from gonogo.execution.job import Job
 from gonogo.ops import DTYPES, InFile, InText, Kernel, get_op
 from gonogo.runners.device import set_switches
 from gonogo.runners.pool import Allowance, Pool

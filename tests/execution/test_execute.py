@@ -19,8 +19,9 @@ import gonogo
 from gonogo.cases import Call, parse_case
 from gonogo.errors import BadReference
 from gonogo.execution import execute
-from gonogo.execution.bench import Job, prepare
+from gonogo.execution.bench import prepare
 from gonogo.execution.call import to_torch
+from gonogo.execution.job import Job
 from gonogo.execution.measurement import compare_outputs, measure_output
 from gonogo.execution.reference import Reference, make_reference
 from gonogo.ops import AtHand, get_op

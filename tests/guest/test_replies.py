@@ -22,8 +22,9 @@ torch = pytest.importorskip("torch")
 
 from gonogo.cases import parse_case  # noqa: E402
 from gonogo.errors import GonogoError  # noqa: E402
-from gonogo.execution.bench import Bench, Job, prepare  # noqa: E402
+from gonogo.execution.bench import Bench, prepare  # noqa: E402
 from gonogo.execution.execute import run_kernel  # noqa: E402
+from gonogo.execution.job import Job  # noqa: E402
 from gonogo.execution.remote import Guests  # noqa: E402
 from gonogo.guest.wire import MOST_BYTES, Gone, TensorFile, receive, send  # noqa: E402
 from gonogo.ops import InText, Op, get_op  # noqa: E402

@@ -11,8 +11,9 @@ import pytest
 import gonogo
 from gonogo.campaign import Plan
 from gonogo.cases import DESIGN, EXACT, FINITE, parse_case
-from gonogo.execution.bench import Job, prepare
+from gonogo.execution.bench import prepare
 from gonogo.execution.execute import run_kernel
+from gonogo.execution.job import Job
 from gonogo.ops import DTYPES, find_ops, get_op, op_names
 from gonogo.records import read_description, read_run
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from warm import run_python
 from gonogo.campaign import Allowance, Plan, run_campaign
 from gonogo.errors import CampaignFailed, InputError, ReferenceFailed
 from gonogo.records import read_run
-from gonogo.runners.pool import READ_AHEAD, JobQueue
+from gonogo.runners.pool import READ_AHEAD, JobQueue, Pool
 
 MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
 
@@ -113,3 +115,19 @@ def test_a_case_that_ends_two_workers_cannot_be_set_up(tmp_path: Path, monkeypat
     rows = read_run(tmp_path).to_pylist()
     said = ("crashed", "killed by SIGKILL, while the case was set up")
     assert [(row["outcome"], row["detail"]) for row in rows] == [said] * 2
+
+
+def test_a_job_is_owed_to_a_worker_behind_one_that_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gonogo.runners.pool.read_switches", lambda: {"BOMB": "1"})
+    calm, bomb = make_plan("calm"), make_plan("bomb")
+    pool = Pool(2, Allowance())
+    alarm = threading.Timer(60, pool.interrupted.set)  # it would wait for ever
+    try:
+        while not all(worker.ready for worker in pool._workers):
+            list(pool.run(calm.jobs()))
+        alarm.start()
+        ended = list(pool.run(chain(calm.jobs(), bomb.jobs())))  # the first worker has the first of them
+    finally:
+        alarm.cancel()
+        pool.close()
+    assert {record.outcome for records in ended for record in records} == {"ok", "crashed"}

@@ -254,8 +254,9 @@ def test_the_element_of_a_non_finite_output_is_not_finite() -> None:
 def test_an_element_that_is_not_judged_is_not_shown() -> None:
     """One row overflows on the way in float16, where a kernel may return anything; the other is wrong."""
     from gonogo.cases import Call, parse_case
-    from gonogo.execution.bench import Job, prepare
+    from gonogo.execution.bench import prepare
     from gonogo.execution.execute import find_worst
+    from gonogo.execution.job import Job
     from gonogo.execution.judging import Judged
     from gonogo.execution.leaves import Pair
     from gonogo.ops import AtHand

@@ -66,8 +66,9 @@ def audit_tolerance(
 
 def _probe_cases(audit: Audit, tolerance: Tolerance, op: Op, cases: int, *, live: bool) -> Iterator[list[Judged]]:
     """Probe every case; where they are to be counted `live`, run the op's kernels too, and give what they did."""
-    from gonogo.execution.bench import Job, prepare
+    from gonogo.execution.bench import prepare
     from gonogo.execution.execute import find_twin
+    from gonogo.execution.job import Job
 
     kernels = tuple(kernel for kernel in op.kernels if audit.dtype in kernel.dtypes)
     planned = plan_cases(op, audit.dtype, cases, 0, distributions=FINITE, limit=INTERPRETER)

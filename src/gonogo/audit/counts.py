@@ -50,7 +50,8 @@ Judged = tuple[Record, int]
 
 def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterator[Judged]:
     """The op's kernels on one case, each held to the tolerance."""
-    from gonogo.execution.execute import order_kernels, run_kernel
+    from gonogo.execution.execute import run_kernel
+    from gonogo.execution.job import order_kernels
 
     expected = bench.reference(Contract()).expected
     case = bench.job.case

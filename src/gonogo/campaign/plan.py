@@ -26,8 +26,7 @@ from gonogo.cases import (
     pick,
 )
 from gonogo.errors import InputError
-from gonogo.execution.bench import Job
-from gonogo.execution.execute import order_kernels
+from gonogo.execution.job import Job, order_kernels
 from gonogo.ops import DTYPES, Kernel, Op, add_folder, find_ops, get_op
 
 ENDED_A_WORKER = ("crashed", "timed-out", "out-of-memory")

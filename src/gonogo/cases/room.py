@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from gonogo.cases._case import Case
 from gonogo.cases.inputs import count_stored, find_input_dtype
 from gonogo.errors import CaseTooLarge
+from gonogo.formats import FORMATS
 from gonogo.ops import Op
 
 DRAWN_BYTES = 16
@@ -59,18 +62,17 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def count_bytes(case: Case, op: Op) -> int:
     """Bytes of the inputs, a copy of them, their float64 values, and the output's; 0 where the op draws itself."""
-    import torch
-
     if op.draw is not None:
         return 0
     total = math.prod(case.shape_of(op, op.output)) * JUDGED_BYTES
     for position, described in enumerate(op.inputs):
         if described.kind == "constant":
             continue
-        shape, dtype = case.shape_of(op, described.axes), getattr(torch, find_input_dtype(case, described))
-        wide = WIDE_BYTES if dtype.is_floating_point and dtype.itemsize < WIDE_BYTES else 0
-        total += math.prod(shape) * (dtype.itemsize + wide)
-        total += count_stored(case.layout_of(op, position), shape) * int(dtype.itemsize)
+        shape, dtype = case.shape_of(op, described.axes), find_input_dtype(case, described)
+        each = FORMATS[dtype].bits // 8 if dtype in FORMATS else np.dtype(dtype).itemsize
+        wide = WIDE_BYTES if dtype in FORMATS and each < WIDE_BYTES else 0
+        total += math.prod(shape) * (each + wide)
+        total += count_stored(case.layout_of(op, position), shape) * each
     return max(total, count_drawn_bytes(case, op))
 
 

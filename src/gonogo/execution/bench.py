@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gonogo.cases import Call, Case, is_out_of_memory, make_call
+from gonogo.cases import Call, is_out_of_memory, make_call
 from gonogo.errors import BadArguments, ReferenceFailed
+from gonogo.execution.job import Job
 from gonogo.execution.reference import Reference, make_reference, make_references
 from gonogo.guest import flags
 from gonogo.ops import Kernel, Op
@@ -20,28 +21,6 @@ from gonogo.schema import Contract
 if TYPE_CHECKING:
     from gonogo.execution.judging import Judged
     from gonogo.execution.remote import Guests
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A case of a plan and the kernels still to be run on it."""
-
-    number: int
-    case: Case
-    strategy: str
-    op: Op
-    kernels: tuple[Kernel, ...]
-    device: str
-    gave_nothing: tuple[str, ...] = ()
-    """Names of kernels that ended a worker on this case; none is run again for the others to be compared with."""
-    worst: int = 0
-    """How many of its worst elements to put into a row, beside what is recorded."""
-    bounds_only: bool = False
-    """Whether to read no more than a verdict needs: no ErrorStats, policies or other kernels to compare with."""
-    settled: float = -math.inf
-    """A bound reading up to this is go without a deterministic one beside it."""
-    stats: bool = False
-    """Whether ErrorStats are wanted all the same, of an op with one output."""
 
 
 @dataclass

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,10 @@ import torch
 
 from gonogo.cases import Call, is_out_of_memory, refuse_without_room
 from gonogo.errors import BadArguments, BadKernelFile, BadModule, CampaignFailed, GonogoError
-from gonogo.execution.bench import Bench, Job, prepare
+from gonogo.execution.bench import Bench, prepare
 from gonogo.execution.call import Leaves, call_twice
 from gonogo.execution.functions import open_kernel
+from gonogo.execution.job import Job, describe
 from gonogo.execution.judging import judge_leaves, read_leaves, settle_leaves
 from gonogo.execution.measurement import compare_outputs, measure_output
 from gonogo.execution.outcome import explain, find_fault
@@ -22,7 +22,7 @@ from gonogo.formats import FORMATS
 from gonogo.guest import flags
 from gonogo.guest.launches import Launches, RefusedLaunch, WrongDevice
 from gonogo.instrument.stats import measure
-from gonogo.ops import AtHand, Elsewhere, Kernel, Op
+from gonogo.ops import AtHand, Elsewhere, Kernel
 from gonogo.policies import Twin
 from gonogo.records import MEASURED
 from gonogo.schema import ULP_SATURATED, Contract, Element, Outcome, Record
@@ -166,19 +166,6 @@ def _measure(bench: Bench, kernel: Kernel, record: Record, first: Leaves, again:
     return record.end(settled) if settled.word == "refused" else measured  # a reading of nothing is none
 
 
-def describe(job: Job, kernel: Kernel) -> Record:
-    """What is known before anything has run."""
-    op, case = job.op, job.case
-    sizes = case.axis_sizes(op)
-    return Record(
-        number=job.number, case=case.id, op=op.name, dtype=case.dtype, shape="x".join(map(str, case.sizes)),
-        layout=case.layout, distribution=case.distribution, strategy=job.strategy, seed=case.seed,
-        reduced_length=math.prod(sizes[axis] for axis in op.reduced), kernel=kernel.name, role=kernel.role,
-        framework=kernel.framework, contract=kernel.contract_for(case.dtype).describe(),
-        calibrate_against=kernel.calibrate_against, current_atol=kernel.current.get(case.dtype),
-    )  # fmt: skip
-
-
 def _compare(record: Record, bench: Bench, kernel: Kernel, output: torch.Tensor) -> Record:
     """With bits and signal against the control that a kernel names; a control is held against the op's first."""
     dtype = bench.job.case.dtype
@@ -259,14 +246,3 @@ def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Element]:
             index, expected[at].item(), actual[at].item(), ulp, float(readings[worst][at]), leaf.pair.shown or None
         ))  # fmt: skip
     return elements
-
-
-def order_kernels(op: Op, dtype: str, sizes: Mapping[str, int]) -> tuple[Kernel, ...]:
-    """Kernels that take a dtype and sizes, controls first: the others are compared with them."""
-    usable = [kernel for kernel in op.kernels if kernel.takes(dtype, sizes)]
-    return tuple(sorted(usable, key=lambda kernel: kernel.role != "control"))
-
-
-def make_records(job: Job, kernels: Sequence[Kernel], outcome: Outcome) -> list[Record]:
-    """Records of kernels that never ran, or whose worker did not live to tell."""
-    return [describe(job, kernel).end(outcome) for kernel in kernels]

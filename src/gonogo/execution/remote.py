@@ -7,7 +7,6 @@ seed, limit or case.
 from __future__ import annotations
 
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from gonogo.errors import BadArguments, CaseTooLarge, ReferenceFailed
 from gonogo.execution.call import make_form
 from gonogo.execution.functions import make_cotangent
 from gonogo.execution.replies import Called, Raised, check_loaded, read_reply
+from gonogo.execution.told import Told, describe_exit
 from gonogo.guest.calling import GRAD, Leaves, list_state
 from gonogo.guest.wire import (
     BrokenProtocol,
@@ -130,35 +130,6 @@ class Guest:
         self.line.close()
 
 
-def describe_exit(code: int | None) -> str:
-    """An exit code, or the signal that ended a process."""
-    if code is None:
-        return "it ended, and did not say how"
-    try:
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    except ValueError:
-        return f"killed by signal {-code}"
-
-
-@dataclass(frozen=True)
-class Told:
-    """What is known of a stranger, besides its outputs."""
-
-    walls: tuple[str, ...] | None = None
-    """Those that stood around all of its guests; None where there was none."""
-    at_import: tuple[str, ...] = ()
-    """Switches that the file set when it was loaded."""
-    own: bool = False
-    """Whether code of its own was seen to run."""
-
-    def join(self, other: Told) -> Told:
-        """The same of all guests of both."""
-        both = [told.walls for told in (self, other) if told.walls is not None]
-        walls = tuple(wall for wall in both[0] if all(wall in each for each in both)) if both else None
-        at_import = tuple(dict.fromkeys(self.at_import + other.at_import))
-        return Told(walls, at_import, self.own or other.own)
-
-
 @dataclass
 class Guests:
     """The guests of one worker: one per source, kept until it ends."""
@@ -170,7 +141,7 @@ class Guests:
     printed: int
     hidden: tuple[str, ...]
     _known: dict[Elsewhere, Guest] = field(default_factory=dict)
-    told: Told = Told()
+    told: Told = field(default_factory=Told)
 
     def call(self, kernel: Kernel, bench: Bench, refused: str | None) -> Called | Raised:
         """Two judged calls of a kernel on a case; GuestEnded, GuestRefused, or a refusal of gonogo's."""
@@ -282,7 +253,8 @@ class Guests:
         wants_decoy = guest.called <= ALL_DECOYED or secrets.randbelow(DECOY_ONE_IN) == 0
         decoy = _make_decoy(bench) if wants_decoy else None
         small = sum(x.nbytes for _, x in bench.call.tensors) <= SMALL_BYTES
-        repeats = REPEATS if small and not guest.repeated and not kernel.contract.atomics else 0
+        asked_again = bench.job.asked_again and not kernel.contract.atomics
+        repeats = REPEATS if small and asked_again and not guest.repeated else 0
         guest.repeated |= bool(repeats)
         return {
             "form": asdict(form), "call": packed, "refused": refused, "repeats": repeats,

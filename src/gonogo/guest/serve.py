@@ -23,7 +23,7 @@ from .arguments import Call
 from .calling import Form, Once, call_once, copy_leaf, shares_memory, synchronize
 from .failure import format_error, tell_briefly, tell_error
 from .launches import Launches, RefusedLaunch, WrongDevice
-from .leaves import pack_leaves
+from .leaves import find_unusable, pack_leaves
 from .libraries import list_own
 from .state import UnfitState, find_changed, set_state
 from .wire import SPARSE, Gone, TensorFile, receive, send, unpack_call, unpack_tensor
@@ -138,7 +138,7 @@ class Guest:
         changed = self._restore()
         until = time.monotonic() + REPEATED_S
         for number in range(message["repeats"]):
-            repeats.append(_digest(call_once(self.function, form, call, pristine, number, cotangent)))
+            repeats.append(_digest(call_once(self.function, form, call, pristine, number, cotangent), self.device))
             self._restore()
             if time.monotonic() > until:
                 break
@@ -156,7 +156,7 @@ class Guest:
             "parameters": sorted(set(changed)),
             "aliases": again.aliases,
             "shared": _list_shared(again, elsewhere, form.mutates),
-            "unrepeated": sum(digest != _digest(again) for digest in repeats) if repeats else 0,
+            "unrepeated": len(repeats) - repeats.count(_digest(again, self.device)) if repeats else 0,
         }
 
     def _restore(self) -> list[str]:
@@ -178,15 +178,13 @@ def _fill(call: Call, values: Call) -> None:
             x.copy_(source[path])
 
 
-def _digest(once: Once) -> int:
-    """A number that two calls of the same bits share."""
+def _digest(once: Once, device: str) -> int:
+    """A number that two calls of the same bits share; of leaves that cannot be measured, nothing."""
     total = 0
     for path, leaf in once.leaves.items():
-        if type(leaf) is torch.Tensor and leaf.layout is torch.strided:
-            content = (
-                leaf.detach().resolve_conj().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
-            )
-            total ^= hash((path, content))
+        if isinstance(leaf, torch.Tensor) and find_unusable(leaf, device) is None:
+            content = leaf.detach().resolve_conj().contiguous().cpu().reshape(-1).view(torch.uint8)
+            total ^= hash((path, content.numpy().tobytes()))
     return total
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 
-from gonogo.runners.device import keep_switches
+from gonogo.runners.device import has_driver, keep_switches
 from gonogo.runners.fork_server import start_fork_server
 from gonogo.runners.stem import find_stem
-
-GPU = Path("/dev/nvidiactl")
-"""Where there is none, torch finds no GPU: nobody need load it to know."""
 
 
 def start_ahead(device: str, *, triton: bool) -> None:
@@ -18,6 +14,6 @@ def start_ahead(device: str, *, triton: bool) -> None:
     if find_spec("torch") is None:
         return  # it is missed, and told of, where it is needed
     start_fork_server()
-    if device == "cpu" or (device == "auto" and not GPU.exists()):
+    if device == "cpu" or (device == "auto" and not has_driver()):
         with keep_switches("cpu"):
             find_stem(triton=triton)

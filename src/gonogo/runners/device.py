@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,13 +25,26 @@ def find_device(name: str) -> str:
             f"device {name}: a kernel's fault on {lost_on[0]} has lost the GPU to this process. Start another, or "
             "run the kernel by gonogo check, which has a process for each case"
         )
-    import torch
-
-    if torch.cuda.is_available():
+    if has_driver() and _torch_sees_one():
         return "cuda"
     if name == "cuda":
         raise InputError("device cuda: torch sees no CUDA device on this machine")
     return "cpu"
+
+
+def has_driver() -> bool:
+    """Whether NVIDIA's library is there, without which torch sees no GPU: nobody need load torch to know."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _torch_sees_one() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def set_switches(device: str) -> None:

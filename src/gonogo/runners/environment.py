@@ -73,10 +73,9 @@ def name_machine(device: str) -> str:
 
 def read_versions(*, triton: bool) -> dict[str, str]:
     """Versions that a verdict depends on; Triton's if it was used."""
-    import torch
-
-    used = {"triton": _read_version("triton")} if triton else {}
-    versions = {"torch": torch.__version__, **used, "gonogo": __version__, "python": platform.python_version()}
+    used = ["torch", "triton"] if triton else ["torch"]
+    versions = {name: _read_version(name) for name in used}
+    versions |= {"gonogo": __version__, "python": platform.python_version()}
     return {name: str(version) for name, version in versions.items()}
 
 

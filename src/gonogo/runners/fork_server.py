@@ -15,7 +15,7 @@ SAFE_PATH = "PYTHONSAFEPATH"
 SOCKET_ADDRESS_BYTES = 103
 """What the address of a Unix socket holds on macOS; on Linux it is 107."""
 _starting = threading.Lock()
-LOADED = ["torch", "gonogo.runners.worker"]
+LOADED = ["torch", "gonogo.execution.execute", "gonogo.execution.remote", "gonogo.runners.worker"]
 """By the server, once for all workers."""
 
 

@@ -99,8 +99,8 @@ class InProcess:
         self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0
     ) -> Iterator[list[Record]]:
         """Records of each case, of those kernels that take its dtype, as soon as the case is done."""
-        from gonogo.execution.bench import Job
-        from gonogo.execution.execute import make_records, run_job
+        from gonogo.execution.execute import run_job
+        from gonogo.execution.job import Job, make_records
 
         made = self._make_calls([case for case, _ in planned])
         for number, (case, strategy) in enumerate(planned):

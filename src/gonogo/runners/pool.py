@@ -18,9 +18,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from gonogo.errors import CampaignFailed, InputError
-from gonogo.execution.bench import Job
-from gonogo.execution.execute import make_records
-from gonogo.execution.remote import Told, describe_exit
+from gonogo.execution.job import Job, make_records
+from gonogo.execution.told import Told, describe_exit
 from gonogo.runners.environment import read_switches
 from gonogo.runners.fork_server import find_fork_server, has_ended, start_fork_server
 from gonogo.runners.keeper import measure_family
@@ -219,9 +218,8 @@ class Pool:
                 if worker.ready and worker.job is None:
                     job, worker.owed = worker.owed or queue.take(position), None
                     ran_dry = job is None
-                    if job is None:
-                        break
-                    self._start(worker, job)
+                    if job is not None:  # else one behind this worker may still be owed one
+                        self._start(worker, job)
             for number, records, rest in self._poll():
                 records_of[number] = records_of.pop(number, []) + records
                 if rest is None:

@@ -9,16 +9,17 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
 
 from gonogo.errors import BadArguments, BadKernelFile, BadModule, CaseTooLarge, ReferenceFailed
-from gonogo.execution.bench import Job
-from gonogo.execution.execute import make_records, run_job
-from gonogo.execution.precision import configure_torch
-from gonogo.execution.remote import Guests
+from gonogo.execution.job import Job, make_records
 from gonogo.guest.failure import tell_error
 from gonogo.runners.keeper import fork_worker
 from gonogo.runners.printed import Printed
 from gonogo.schema import Outcome
+
+if TYPE_CHECKING:
+    from gonogo.execution.remote import Guests
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class GuestSetting:
 
     def open(self, printed: int) -> Guests:
         """Guests whose standard output is a file of the worker's."""
+        from gonogo.execution.remote import Guests
+
         first = self.first
         return Guests(self.stem, self.device, first.timeout_s, first.memory_bytes, printed, first.hidden)
 
@@ -52,6 +55,8 @@ def work(
     guest_setting: GuestSetting | None = None,
 ) -> None:
     """Serve jobs until the other end hangs up; `transcript` is the file that kernels print to."""
+    from gonogo.execution.precision import configure_torch  # with torch, which whoever waits here does not load
+
     _detach(pipe, guest_setting)
     printed = Printed(transcript)
     guests = None if guest_setting is None else guest_setting.open(printed.file)
@@ -75,6 +80,8 @@ def _serve(pipe: Connection, job: Job, printed: Printed, guests: Guests | None) 
     def announce(kernel: str) -> None:
         printed.begin(kernel)
         pipe.send(("begin", kernel))
+
+    from gonogo.execution.execute import run_job
 
     sent = 0
     try:

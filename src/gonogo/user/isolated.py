@@ -33,7 +33,7 @@ from gonogo.words import find_contract, find_op, name_contract
 
 if TYPE_CHECKING:
     from gonogo.campaign import Allowance, Progress
-    from gonogo.execution.remote import Told
+    from gonogo.execution.told import Told
     from gonogo.runners.pool import Pool
 
 MOST_ON_GPU = 4
@@ -124,7 +124,7 @@ def check_file(
             )
         )  # fmt: skip
         planned = target or choice.plan(choose_size_limit(choice, where, runner, candidate))
-        runner.begin_anew()
+        runner.begin_judging()
         check_draw(known, planned[0][0].seed, planned[0][0].dtype)
         control = [] if record is None or known.is_nest else [find_control(known)]
         records = runner.run_all(planned, [*control, candidate], report)
@@ -205,6 +205,8 @@ class Isolated:
     pool: Pool
     depth: Mapping[str, Any]
     """How much of an output is read."""
+    judges: bool = False
+    """Whether cases are judged by now: the one that only sizes are chosen by is not asked for again and again."""
 
     def run(self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0) -> list[list[Record]]:
         """Records of each case, kernel by kernel."""
@@ -215,8 +217,9 @@ class Isolated:
             by_case[records[0].case] = records
         return [by_case[case.id] for case, _ in planned]
 
-    def begin_anew(self) -> None:
+    def begin_judging(self) -> None:
         """Have cases judged by guests that have run nothing: what a case before them found is in no verdict."""
+        self.judges = True
         if self.device == "cpu":  # where there is one
             self.pool.end_guests()
 
@@ -240,12 +243,15 @@ class Isolated:
         return sorted(done, key=lambda record: record.number)
 
     def _make_jobs(self, planned: Sequence[Planned], kernels: Sequence[Kernel], worst: int = 0) -> Iterator[Any]:
-        from gonogo.execution.bench import Job
+        from gonogo.execution.job import Job
 
         for number, (case, strategy) in enumerate(planned):
             check_room(case, self.op, self.device, allowed=self.pool.allowance.memory_bytes)
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
-            yield Job(number, case, strategy, self.op, usable, self.device, worst=worst, stats=True, **self.depth)
+            yield Job(
+                number, case, strategy, self.op, usable, self.device,
+                worst=worst, stats=True, asked_again=self.judges, **self.depth,
+            )  # fmt: skip
 
     def _check_set_up(self, records: Sequence[Record]) -> None:
         """A worker that dies over the reference is no fault of the kernel."""
