@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -91,6 +93,20 @@ def test_right_kernel_is_go(tmp_path: Path) -> None:
     assert re.search(r"\n  judged      3\d of 36 cases; .*; seed 0\n", done.stdout)
     assert "cases of correct kernels on NVIDIA H200)" in done.stdout
     assert "outcomes    36 ok" in done.stdout
+
+
+def test_only_those_load_torch_that_compute(tmp_path: Path) -> None:
+    """A second or more for each process that does: workers' and kernels', not the one that waits for them."""
+    text = "import torch\ndef softmax(x): return torch.softmax(x.float(), -1).to(x.dtype)"
+    words = ["check", str(write(tmp_path, text)), "--op", "softmax", "--cases", "1", "--dtype", "float32"]
+    code = (
+        "import atexit, sys; from gonogo.cli import main;"
+        "atexit.register(lambda: print('torch' in sys.modules)); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words, "--device", "cpu"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "False"), done.stderr
 
 
 def find_line(done: Ended, name: str) -> str:

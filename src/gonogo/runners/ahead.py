@@ -1,4 +1,4 @@
-"""What is started before this process loads torch: others load it in the same time."""
+"""What takes longest to start → begun before anything else: it loads torch while this process reads and plans."""
 
 from __future__ import annotations
 
