@@ -258,5 +258,6 @@ def test_files_named_like_modules_are_not_run(words: str, tmp_path: Path) -> Non
         (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name}')\n")
     command = [sys.executable, "-m", "gonogo", *words.split(), "--cases", "1", "--dtype", "float32"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    said = [line for line in done.stderr.splitlines() if " records, " not in line]  # a slow machine is told of it
+    assert (done.returncode, said) == (0, [])
     assert not (tmp_path / "ran").exists()

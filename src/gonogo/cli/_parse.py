@@ -12,6 +12,7 @@ import click
 
 from gonogo.cli._output import echo
 from gonogo.errors import BackendMissing, InputError, suggest
+from gonogo.words import need_torch
 
 
 class Interrupted(click.ClickException):
@@ -83,7 +84,11 @@ def show_examples(*lines: str) -> str:
 
 @contextmanager
 def need_backend(command: str) -> Iterator[None]:
-    """Around imports: a package that is missing is said in one line, with the command that gets it."""
+    """Around imports: a package that is missing is said in one line, with the command that gets it; torch, too.
+
+    Workers load it, so that it would be missed by them.
+    """
+    need_torch(command)
     try:
         yield
     except ModuleNotFoundError as error:
