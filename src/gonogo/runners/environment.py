@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,9 @@ def name_machine(device: str) -> str:
 
 def read_versions(*, triton: bool) -> dict[str, str]:
     """Versions that a verdict depends on; Triton's if it was used."""
-    used = ["torch", "triton"] if triton else ["torch"]
-    versions = {name: _read_version(name) for name in used}
+    loaded = sys.modules.get("torch")  # which says more, as for which CUDA it was built; it is not loaded for that
+    versions = {"torch": _read_version("torch") if loaded is None else str(loaded.__version__)}
+    versions |= {"triton": _read_version("triton")} if triton else {}
     versions |= {"gonogo": __version__, "python": platform.python_version()}
     return {name: str(version) for name, version in versions.items()}
 
