@@ -109,6 +109,20 @@ def test_only_those_load_torch_that_compute(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "False"), done.stderr
 
 
+def test_an_output_that_a_later_call_overwrites_is_told(tmp_path: Path) -> None:
+    text = """
+import torch
+kept = {}
+def softmax(x):
+    out = kept.setdefault((x.shape, x.dtype), torch.empty(x.shape, dtype=x.dtype))
+    return out.copy_(torch.softmax(x.float(), -1))
+"""
+    words = ["check", write(tmp_path, text), "--op", "softmax", "--cases", "2", "--dtype", "float32"]
+    done = gonogo(*words, "--device", "cpu", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert any(note.startswith("a later call overwrites") for note in json.loads(done.stdout)["notes"])
+
+
 def find_line(done: Ended, name: str) -> str:
     return next(line for line in done.stdout.splitlines() if line.startswith(f"  {name} ")).split(maxsplit=1)[1]
 

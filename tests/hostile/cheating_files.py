@@ -20,6 +20,18 @@ CHEATING = [
         def softmax(x):
             return known.setdefault((float(x.reshape(-1)[0]) if x.numel() else 0, x.shape, x.dtype), RIGHT).clone()
     """),
+    make_file("cached_by_three_elements", "no-go", None, """
+        known = {}
+        def softmax(x):
+            flat = x.reshape(-1)
+            seen = tuple(map(float, (flat[0], flat[flat.numel() // 2], flat[-1])))
+            return known.setdefault((*seen, x.shape, x.dtype), RIGHT).clone()
+    """),
+    make_file("wrong_in_memory_without_a_margin", "no-go", None, """
+        def softmax(x):
+            plain = x.untyped_storage().nbytes() == x.nbytes
+            return torch.zeros_like(x) if plain else RIGHT
+    """, cases=6),
     make_file("cached_by_shape", "no-go", None, """
         known = {}
         def softmax(x):

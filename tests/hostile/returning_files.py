@@ -10,6 +10,9 @@ RETURNING = [
     make_file("wrong_shape", "no-go", "wrong-shape", "def softmax(x): return torch.zeros(3)"),
     make_file("huge_shape", "no-go", None, "def softmax(x): return torch.zeros((), dtype=x.dtype).expand(2**40)"),
     make_file("wrong_dtype", "no-go", "wrong-dtype", "def softmax(x): return torch.softmax(x.double(), -1)"),
+    make_file("more_than_any_memory", "no-go", "wrong-shape", """
+        def softmax(x): return torch.zeros(1).expand(2**40)
+    """),
     make_file("meta", "no-go", "no-output", "def softmax(x): return torch.empty_like(x, device='meta')"),
     make_file("sparse", "no-go", "no-output", "def softmax(x): return (RIGHT).to_sparse()"),
     make_file("subclass", "no-go", "no-output", """

@@ -56,6 +56,8 @@ class Called:
     """Whether code ran that is neither torch's nor NumPy's, as far as it could see."""
     flags: tuple[str, ...]
     """Switches that a call has changed."""
+    overwritten: bool
+    """Whether an output was another after later calls."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def read_reply(reply: Mapping[str, Any], answer: TensorFile, bench: Bench, kerne
         tuple(take_texts(reply, "changed")), tuple(take_texts(reply, "parameters")),
         _read_aliases(take(reply, "aliases", dict), first), tuple(take_texts(reply, "shared")),
         take_count(reply, "unrepeated"), take(reply, "launched", bool), take(reply, "own", bool),
-        tuple(take_texts(reply, "flags")),
+        tuple(take_texts(reply, "flags")), take(reply, "overwritten", bool),
     )  # fmt: skip
 
 

@@ -16,13 +16,15 @@ class Told:
     """Switches that the file set when it was loaded."""
     own: bool = False
     """Whether code of its own was seen to run."""
+    overwritten: bool = False
+    """Whether it writes to what an earlier call has returned."""
 
     def join(self, other: Told) -> Told:
         """The same of all guests of both."""
         both = [told.walls for told in (self, other) if told.walls is not None]
         walls = tuple(wall for wall in both[0] if all(wall in each for each in both)) if both else None
         at_import = tuple(dict.fromkeys(self.at_import + other.at_import))
-        return Told(walls, at_import, self.own or other.own)
+        return Told(walls, at_import, self.own or other.own, self.overwritten or other.overwritten)
 
 
 def describe_exit(code: int | None) -> str:

@@ -19,6 +19,7 @@ from .poison import poisoned_memory
 
 Leaves = dict[str, Any]
 """What a kernel gave, by path: tensors, or whatever else it returned."""
+VAST_BYTES = 2**32
 FILLINGS = (0x5A, 0xA5)
 """Bytes of outputs that a kernel is handed, call by call: an element that has both was written in neither."""
 GRAD, WRITTEN = "grad.", "="
@@ -105,7 +106,12 @@ def copy_leaf(leaf: Any) -> Any:
     """A tensor in memory of its own; anything else as it is."""
     plain = type(leaf) in (torch.Tensor, torch.nn.Parameter) and not leaf.is_nested  # others' words may raise
     copied = plain and leaf.layout is torch.strided and leaf.device.type != "meta"
-    return leaf.detach().clone() if copied and has_memory(leaf) else leaf
+    return leaf.detach().clone() if copied and has_memory(leaf) and not is_vast(leaf) else leaf
+
+
+def is_vast(tensor: torch.Tensor) -> bool:
+    """Whether a tensor repeats its memory to a size that is not to be had: it is known by its shape alone."""
+    return tensor.nbytes > max(2 * tensor.untyped_storage().nbytes(), VAST_BYTES)
 
 
 def has_memory(tensor: torch.Tensor) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .calling import Leaves, has_memory
+from .calling import Leaves, has_memory, is_vast
 from .wire import TensorFile
 
 NUMBERS = (bool, int, float)
@@ -19,6 +19,9 @@ def pack_leaves(leaves: Leaves, device: str, answer: TensorFile) -> list[dict[st
         problem = find_unusable(leaf, device)
         if problem is not None:
             packed.append({"path": path, "other": problem})
+        elif isinstance(leaf, torch.Tensor) and is_vast(leaf):  # larger than what it is held against
+            dtype = str(leaf.dtype).removeprefix("torch.")
+            packed.append({"path": path, "dtype": dtype, "shape": list(leaf.shape), "at": 0})
         elif isinstance(leaf, torch.Tensor):
             content = leaf.detach().resolve_conj().contiguous().cpu()
             flat = content.reshape(-1).view(torch.uint8) if content.numel() else content

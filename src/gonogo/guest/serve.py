@@ -20,7 +20,7 @@ import torch
 
 from . import flags
 from .arguments import Call
-from .calling import Form, Once, call_once, copy_leaf, shares_memory, synchronize
+from .calling import Form, Once, call_once, copy_leaf, is_vast, shares_memory, synchronize
 from .failure import format_error, tell_briefly, tell_error
 from .launches import Launches, RefusedLaunch, WrongDevice
 from .leaves import find_unusable, pack_leaves
@@ -127,13 +127,15 @@ class Guest:
         call, pristine = unpack("call"), unpack("call")
         # The same memory and the same tensors first hold other values: what is kept by either is then wrong.
         decoy = None if message["decoy"] is None else unpack("decoy")
-        repeats = []
+        repeats, earlier, kept = [], {}, {}
         if decoy is not None:
             _fill(call, decoy)
-            call_once(self.function, form, call, decoy, 0, cotangent)
+            earlier = call_once(self.function, form, call, decoy, 0, cotangent).leaves
+            kept = {path: copy_leaf(leaf) for path, leaf in earlier.items()}
             self._restore()
             _fill(call, pristine)
         first = call_once(self.function, form, call, pristine, 0, cotangent)
+        overwritten = any(_differ(leaf, kept[path]) for path, leaf in earlier.items())
         leaves = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
         changed = self._restore()
         until = time.monotonic() + REPEATED_S
@@ -143,7 +145,8 @@ class Guest:
             if time.monotonic() > until:
                 break
         synchronize(self.device)
-        elsewhere = unpack("call")  # the same values in other memory
+        # The same values in other memory, which is no larger than it must be, as most that kernels ever get.
+        elsewhere = unpack("call").map(lambda path, x: x.clone() if x.is_contiguous() else x)
         again = call_once(self.function, form, elsewhere, pristine, 1, cotangent)
         changed += self._restore()
         facts = [_look_at(x, form.mutates, pristine) for x in (call, elsewhere)]
@@ -154,6 +157,7 @@ class Guest:
             "strays": first.strays + again.strays + sum(strays for strays, _ in facts),
             "changed": sorted({path for _, paths in facts for path in paths}),
             "parameters": sorted(set(changed)),
+            "overwritten": overwritten,
             "aliases": again.aliases,
             "shared": _list_shared(again, elsewhere, form.mutates),
             "unrepeated": len(repeats) - repeats.count(_digest(again, self.device)) if repeats else 0,
@@ -182,10 +186,20 @@ def _digest(once: Once, device: str) -> int:
     """A number that two calls of the same bits share; of leaves that cannot be measured, nothing."""
     total = 0
     for path, leaf in once.leaves.items():
-        if isinstance(leaf, torch.Tensor) and find_unusable(leaf, device) is None:
-            content = leaf.detach().resolve_conj().contiguous().cpu().reshape(-1).view(torch.uint8)
-            total ^= hash((path, content.numpy().tobytes()))
+        if isinstance(leaf, torch.Tensor) and find_unusable(leaf, device) is None and not is_vast(leaf):
+            total ^= hash((path, _list_bytes(leaf).cpu().numpy().tobytes()))
     return total
+
+
+def _list_bytes(leaf: torch.Tensor) -> torch.Tensor:
+    return leaf.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _differ(leaf: Any, copied: Any) -> bool:
+    """Whether an output has become another since it was copied."""
+    if leaf is copied or not isinstance(leaf, torch.Tensor) or find_unusable(copied, leaf.device.type) is not None:
+        return False
+    return not torch.equal(_list_bytes(leaf), _list_bytes(copied))
 
 
 def _look_at(call: Call, mutates: tuple[str, ...], pristine: Call) -> tuple[int, list[str]]:
@@ -196,7 +210,8 @@ def _look_at(call: Call, mutates: tuple[str, ...], pristine: Call) -> tuple[int,
         differing = int((_bits(x) != _bits(wanted)).sum())
         if differing and not any(path == name or path.startswith(f"{name}.") for name in mutates):
             changed.append(path)
-        if x.untyped_storage().nbytes() <= SPARSE * x.nbytes + 2**20:
+        alike = x.untyped_storage().nbytes() == wanted.untyped_storage().nbytes()
+        if alike and x.untyped_storage().nbytes() <= SPARSE * x.nbytes + 2**20:
             strays += int((_store(x) != _store(wanted)).sum()) - _count_stored(x, wanted)
     return max(strays, 0), changed
 

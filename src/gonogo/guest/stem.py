@@ -51,7 +51,8 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     walls.control(walls.SET_PDEATHSIG, signal.SIGKILL)
-    send(control, {"ready": True})
+    with contextlib.suppress(OSError):  # whoever asked may be gone by now, which is seen below
+        send(control, {"ready": True})
     clients: list[socket.socket] = []
     while True:
         ready, _, _ = select.select([control, *clients], [], [])

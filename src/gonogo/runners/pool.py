@@ -104,7 +104,13 @@ class Worker:
     ) -> None:
         self.pipe, theirs = context.Pipe()
         self.transcript = Transcript()
-        arguments = (theirs, gpu_memory_share, read_switches() | switches, self.transcript.path, guest_setting)
+        arguments = (
+            theirs,
+            gpu_memory_share,
+            read_switches() | switches,
+            self.transcript.hand_over(),
+            guest_setting,
+        )
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         self.server = find_fork_server()
@@ -252,7 +258,6 @@ class Pool:
                 worker.since = time.monotonic()
                 if kind == "ready":
                     worker.ready = True
-                    worker.transcript.hide()
                     self._check_own_size(worker)
                 elif kind == "failed":
                     worker.job = None  # it waits for the next one

@@ -7,11 +7,13 @@ there to be read from outside.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import sys
 import tempfile
 from contextlib import suppress
-from pathlib import Path
+from multiprocessing.reduction import DupFd
+from typing import Any
 
 KEPT_BYTES = 4096
 """Of what one kernel printed on one case, the last."""
@@ -19,15 +21,32 @@ MOST_BYTES = 2**26
 """A file larger than this is emptied, whatever is lost: a kernel that prints for ever must not fill the disk."""
 
 
+class Handed:
+    """An open file, for another process: pickled as it is started, it is open there, too."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _receive, (DupFd(self.file),)
+
+
+def _receive(handed: Any) -> Handed:
+    return Handed(handed.detach())
+
+
 class Transcript:
-    """The file that a worker prints to, seen from the process that started the worker."""
+    """The file that a worker prints to, without a name, seen from the process that started the worker."""
 
     def __init__(self) -> None:
-        self._file, self.path = tempfile.mkstemp(prefix="gonogo-printed-")
+        with tempfile.TemporaryFile() as made:
+            self._file = os.dup(made.fileno())
+        # Appending, so that what is written after the file was emptied begins at its start.
+        fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) | os.O_APPEND)
 
-    def hide(self) -> None:
-        """Take its name away, once the worker has it open: nothing is left behind when both have ended."""
-        Path(self.path).unlink(missing_ok=True)
+    def hand_over(self) -> Handed:
+        """For the worker."""
+        return Handed(self._file)
 
     def empty_if_large(self) -> None:
         """Keep it from filling the disk."""
@@ -41,16 +60,14 @@ class Transcript:
         last = _read_last(self._file)
         os.close(self._file)
         self._file = -1
-        self.hide()
         return last
 
 
 class Printed:
     """The file that a worker prints to, seen from the worker: what each kernel has printed so far."""
 
-    def __init__(self, path: str) -> None:
-        # Appending, so that what is written after the file was emptied begins at its start.
-        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    def __init__(self, handed: Handed) -> None:
+        self._file = handed.file
         for descriptor in (1, 2):
             os.dup2(self._file, descriptor)
         self.file = self._file

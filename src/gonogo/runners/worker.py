@@ -15,7 +15,7 @@ from gonogo.errors import BadArguments, BadKernelFile, BadModule, CaseTooLarge, 
 from gonogo.execution.job import Job, make_records
 from gonogo.guest.failure import tell_error
 from gonogo.runners.keeper import fork_worker
-from gonogo.runners.printed import Printed
+from gonogo.runners.printed import Handed, Printed
 from gonogo.schema import Outcome
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def work(
     pipe: Connection,
     gpu_memory_share: float,
     switches: Mapping[str, str | None],
-    transcript: str,
+    transcript: Handed,
     guest_setting: GuestSetting | None = None,
 ) -> None:
     """Serve jobs until the other end hangs up; `transcript` is the file that kernels print to."""

@@ -155,6 +155,10 @@ def check_file(
 def _list_notes(told: Told, verification: Verification) -> tuple[str, ...]:
     """What a file did that changes no verdict."""
     notes = [f"set at import: {switch}" for switch in told.at_import]
+    if told.overwritten:
+        notes.append(
+            "a later call overwrites what an earlier one has returned: a caller that keeps it must copy it"
+        )
     if not told.own and verification.decision == "go":
         notes.append("no kernel of its own ran: no Triton launch was seen, and no library but torch's and NumPy's")
     return tuple(notes)
