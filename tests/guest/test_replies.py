@@ -36,7 +36,7 @@ MESSAGES = 1000
 SOURCE = InText("kernel.py", "kernel", "no such code runs here")
 FACTS = {
     "elapsed_s": 1e-3, "strays": 0, "changed": [], "parameters": [], "aliases": {}, "shared": [], "unrepeated": 0,
-    "launched": False, "own": False, "flags": [],
+    "launched": False, "own": False, "flags": [], "overwritten": False,
 }  # fmt: skip
 ODD = [
     None, True, False, -1, 0, 1, 3, 2**31, 2**48, 2**63, 2**64, 10**400, -(10**400), 1.5, -0.0, 1e308,
@@ -190,12 +190,12 @@ def test_random_replies(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def forge(guest: socket.socket, stage: str, file: TensorFile) -> bool:
         if stage == "load" != now["stage"]:
-            send(guest, {"loaded": True, "flags": []})
+            send(guest, {"loaded": True, "flags": [], "overwritten": False})
             return True
         right = make_leaves(now["bench"])
         reply = {"first": pack(right, file), "again": pack(right, file), **json.loads(json.dumps(FACTS))}
         if stage == "load":
-            reply = draw.choice(({"loaded": True, "flags": []}, {"unloaded": "x"}, {"unfit": "x"}, reply))
+            reply = draw.choice(({"loaded": True, "flags": [], "overwritten": False}, {"unloaded": "x"}, {"unfit": "x"}, reply))
         spoil(reply, draw)
         if draw.random() < 0.05:
             os.ftruncate(file.descriptor, draw.choice((0, 5, 2**30)))
