@@ -302,7 +302,7 @@ class Record(Measured):
     error: str | None = None
     """What the kernel raised, with its traceback."""
     printed: str | None = None
-    """The last of what the kernel printed, where it ran isolated."""
+    """The last of what the kernel printed, where workers ran it; elsewhere it prints as it does without gonogo."""
     set_up: bool = True
     """Whether the case could be set up; where not, no kernel has run."""
 

@@ -195,7 +195,9 @@ def test_random_replies(monkeypatch: pytest.MonkeyPatch) -> None:
         right = make_leaves(now["bench"])
         reply = {"first": pack(right, file), "again": pack(right, file), **json.loads(json.dumps(FACTS))}
         if stage == "load":
-            reply = draw.choice(({"loaded": True, "flags": [], "overwritten": False}, {"unloaded": "x"}, {"unfit": "x"}, reply))
+            reply = draw.choice(
+                ({"loaded": True, "flags": [], "overwritten": False}, {"unloaded": "x"}, {"unfit": "x"}, reply)
+            )
         spoil(reply, draw)
         if draw.random() < 0.05:
             os.ftruncate(file.descriptor, draw.choice((0, 5, 2**30)))

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("torch")
 
 import gonogo
+from gonogo.campaign import Allowance
 
 KERNELS = """
 import ctypes, os
@@ -29,6 +30,9 @@ def wrong(x):
 
 def crashes(x):
     return ctypes.string_at(0) if x.shape[-1] > 8 else softmax(x)
+
+def hangs(x):
+    __import__("time").sleep(1000)
 
 class Kernel:
     def __call__(self, x):
@@ -110,3 +114,23 @@ def test_a_script(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "go\n"
+
+
+def test_a_script_that_verifies_as_it_is_imported(tmp_path: Path) -> None:
+    """It would be imported by a process of its own, which would verify it, by a process of its own, and so on."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import gonogo\nprint('ran')\ndef softmax(x):\n    return x.float().softmax(-1).to(x.dtype)\n"
+        "gonogo.verify(softmax, 'softmax', cases=2, device='cpu', isolated=True)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == ["ran", "ran"]
+    assert 'Have it stand under: if __name__ == "__main__":' in done.stderr.splitlines()[-1]
+
+
+def test_a_kernel_that_hangs_is_given_up(kernels: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gonogo.runners.guests.Allowance", lambda: Allowance(timeout_s=1.0))
+    verification = gonogo.verify(kernels.hangs, "softmax", cases=3, device="cpu", isolated=True, strict=False)
+    details = [verdict.record.detail for verdict in verification.verdicts]
+    assert details == ["no answer in 1 s"] * 3 + ["not run: it has hung 3 times"] * 6

@@ -259,7 +259,8 @@ def _become_guest(channel: int, printed: int, folder: str, message: dict[str, An
     in_force = [*in_force, *walls.lock_land([folder, *shared])]
     walls.control(walls.SET_DUMPABLE, 1)  # its keeper may look into it; nobody may look into what started it
     os.environ.update(
-        HOME=folder, TMPDIR=folder, TRITON_CACHE_DIR=f"{folder}/triton", XDG_CACHE_HOME=f"{folder}/cache",
+        GONOGO_GUEST="1", HOME=folder,
+        TMPDIR=folder, TRITON_CACHE_DIR=f"{folder}/triton", XDG_CACHE_HOME=f"{folder}/cache",
         TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor", CUDA_CACHE_PATH=f"{folder}/cuda",
     )  # fmt: skip
     tempfile.tempdir = None

@@ -64,6 +64,10 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+MAX_TIMEOUTS = 3
+"""Time-outs after which the rest is left undone: a kernel that hangs, hangs on most cases."""
+
+
 def _try_call(case: Case, device: str, op: Op) -> Call | None:
     """The arguments of a case; None where rows far apart find no room: others may use the GPU, too."""
     try:
@@ -88,6 +92,8 @@ class InProcess:
     """Where a kernel runs that is not to run here."""
     raised: list[BaseException] = field(default_factory=list, repr=False)
     """The first error of the candidate, where it raised one; no more, for each keeps the tensors of its case."""
+    timed_out: list[str] = field(default_factory=list, repr=False)
+    """Cases on which a kernel has hung: after MAX_TIMEOUTS of them it is not run any more."""
     lost: list[str] = field(default_factory=list, repr=False)
     """The case on which a kernel read or wrote where no memory is: nothing runs on the GPU from here on."""
 
@@ -114,10 +120,14 @@ class InProcess:
                 why = LOST.format(self.lost[0]) if self.lost else NO_ROOM
                 yield make_records(job, usable, Outcome("refused", why))
                 continue
+            if len(self.timed_out) >= MAX_TIMEOUTS:
+                yield make_records(job, usable, Outcome("timed-out", f"not run: it has hung {MAX_TIMEOUTS} times"))
+                continue
             with _one_thread() if self.device == "cuda" else nullcontext():
                 records = list(
                     run_job(job, lambda kernel: None, call=call, keep_error=self._keep_error, guests=self.guests)
                 )
+            self.timed_out.extend(case.id for record in records if record.outcome == "timed-out")
             if self.guests is None and any(record.outcome == "crashed" for record in records):
                 self.lost.append(case.id)
                 lost_on.append(case.id)

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 MOST_ON_GPU = 4
 """Workers, each with a guest: on an NVIDIA H200 72 cases take 15 s by two, 12 s by four and 13 s by eight."""
-MAX_TIMEOUTS = 3
-"""Time-outs after which the rest is left undone: a kernel that hangs, hangs on most cases."""
 
 
 @dataclass(frozen=True)
@@ -232,6 +230,7 @@ class Isolated:
     ) -> list[Record]:
         """Records of all cases in order; fewer where the candidate timed out too often."""
         from gonogo.campaign import Progress
+        from gonogo.runners.in_process import MAX_TIMEOUTS
 
         done: list[Record] = []
         outcomes: Counter[str] = Counter()

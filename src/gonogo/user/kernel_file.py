@@ -55,6 +55,8 @@ def find_in_text(text: str, path: Path, function: str | None, op: str, folders: 
         if function:
             _check_function(tree, path, function)
         return KernelFile(path, function or _choose_function(tree, path, op), text, folders)
+    except InputError:
+        raise
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise InputError(f"{path}{where} is no Python: {next(iter(error.args), 'nested too deeply')}") from None

@@ -37,7 +37,7 @@ def find_module(function: Callable[..., Any]) -> InModule:
     if path is None or wanted is None:
         raise InputError(
             f"isolated: {name_function(function)} cannot be imported by a process of its own. Have it stand by its "
-            "name at the top of a file: no lambda, no function inside of a function"
+            "name at the top of a file: no lambda, no function inside of a function, no module made elsewhere"
         )
     folders = tuple(dict.fromkeys(str(Path(entry).resolve()) for entry in sys.path))
     return InModule(str(name), str(Path(path).resolve()), wanted, folders)

@@ -7,13 +7,14 @@ error scale comes from the reference itself, and the limit is the deterministic 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import USUAL, Planned, parse_case
-from gonogo.errors import NoGo, check_type
+from gonogo.errors import InputError, NoGo, check_type
 from gonogo.limits import Limit
 from gonogo.limits.shipped import FoundLimit, choose_limit
 from gonogo.ops import DTYPES, AtHand, Kernel, Op
@@ -89,6 +90,11 @@ def verify(
 def answer(request: Request) -> tuple[Verification, BaseException | None]:
     """All verdicts on a kernel, explained where some are no-go; and what it raised first, where it did."""
     need_torch("gonogo.verify")
+    if "GONOGO_GUEST" in os.environ:  # it would start a process that imports the file again, and so on
+        raise InputError(
+            "gonogo.verify is called where its kernel is imported by a process of its own. Have it stand under: "
+            'if __name__ == "__main__":'
+        )
     from gonogo.guest import flags
 
     with flags.known():

@@ -51,8 +51,8 @@ class CaseVerdict:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: NaN is null, an infinity "inf" or "-inf".
 
-        `error` is the message and traceback of a kernel that raised, `printed` the last of what it printed where it
-        ran isolated; `stats` are its ErrorStats, where they were taken; else all are null.
+        `error` is the message and traceback of a kernel that raised, `printed` the last of what it printed where
+        workers ran it; `stats` are its ErrorStats, where they were taken; else all are null.
         """
         facts = {
             name: getattr(self.record, name) for name in ("dtype", "distribution", "layout", "error", "printed")
