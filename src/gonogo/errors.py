@@ -177,6 +177,10 @@ class NoErrorRule(GonogoError, NotImplementedError):
         )
 
 
+class WritesInPlace(NoErrorRule):
+    """The reference, or an op of torch's, wrote to a tensor that others may see: it is run again without writes."""
+
+
 class BadReference(InputError):
     """A reference that does not return what error_scale can judge."""
 

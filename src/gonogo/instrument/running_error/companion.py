@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gonogo.errors import BadReference, NoErrorRule
+from gonogo.errors import BadReference, NoErrorRule, WritesInPlace
 from gonogo.instrument.running_error.origins import Origin
 
 FUNCTIONAL_HINT = "it writes in place; use the functional form (x + y, torch.where, torch.cat, torch.stack)"
@@ -55,7 +55,10 @@ CONSTANT = Error()
 
 
 class Tracked(torch.Tensor):
-    """A float64 tensor with its error beside it; a reference sees an ordinary tensor."""
+    """A float64 tensor with its error beside it; a reference sees an ordinary tensor.
+
+    Of complex numbers the error is a distance in the plane: each part is off by no more.
+    """
 
     value: Tensor
     error: Error
@@ -83,14 +86,14 @@ class Tracked(torch.Tensor):
     def __torch_function__(
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Refuse what the reference's author writes in place; ops that torch writes so inside are sound."""
+        """Have what the author of a reference writes in place run without writes; what torch writes is sound."""
         name = getattr(func, "__name__", "")
         if name in PYTHON_EXITS:
             raise NoErrorRule(f"Tensor.{name}", PYTHON_HINT)
         if name == "rms_norm" and (kwargs or {}).get("eps", args[3] if len(args) > 3 else None) is None:
             raise BadReference(EPSILON_PROBLEM)
         if is_in_place(name) or (kwargs and kwargs.get("out") is not None):
-            raise NoErrorRule(name_in_place(name), FUNCTIONAL_HINT)
+            raise WritesInPlace(name_in_place(name), FUNCTIONAL_HINT)
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
 
@@ -148,6 +151,16 @@ def allow_error(value: Tracked, absolute: Any) -> Tracked:
     with _disable_current_modes():  # else the sum of two errors would be tracked as a value of the reference
         extra = added if value.error.extra is None else value.error.extra + added
     return Tracked(value.value, Error(extra, value.error.ulps), aliased=True)
+
+
+def is_inexact(x: Any) -> bool:
+    """Whether x is a tensor of numbers that are rounded."""
+    return isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
+
+
+def widen(x: Tensor) -> Tensor:
+    """In float64; complex numbers in pairs of it."""
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
 
 
 def magnitude(x: Any) -> Any:

@@ -81,7 +81,12 @@ class Doubts:
 
     def follow(self, made: Any, func: Callable[..., Any], name: str, args: Any, kwargs: Any) -> None:
         """Pass doubt on to what `func` made of doubtful tensors: joined or moved as they are, else all of it."""
-        if not (self._known or self._deferred) or not isinstance(made, Tensor) or made.is_floating_point():
+        if (
+            not (self._known or self._deferred)
+            or not isinstance(made, Tensor)
+            or made.is_floating_point()
+            or made.is_complex()
+        ):
             return
         places = [places for places in map(self.find, args) if places is not None]
         if not places:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gonogo.formats import FORMATS, get_format
-from gonogo.instrument.running_error.companion import PYTHON_HINT, Error, Tracked, total
+from gonogo.instrument.running_error.companion import PYTHON_HINT, Error, Tracked, is_inexact, total
 
 CORRECTLY_ROUNDED = frozenset(
     {"aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.reciprocal", "aten.sqrt"}
@@ -29,10 +29,12 @@ def find_formula(func: Any) -> Callable[..., Any] | None:
 
 
 TO_PYTHON = frozenset({torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default})
+OUTSIDE_HINT = "it writes to a tensor from outside of the reference; pass that as an input"
 POSITION_HINT = (
     "a position it writes to may be another in a kernel, for computed values are nearly tied; "
     "use torch.where and a comparison, or pass the position as an input"
 )
+COMPLEX_HINT = "it has none for complex numbers; take them apart by torch.view_as_real"
 RANDOM_HINT = "it draws random numbers; draw them before the call and pass them as an input"
 
 
@@ -51,6 +53,18 @@ def read_schema(func: Any) -> tuple[str, bool, bool]:
     schema = func._schema
     aliased = any(made.alias_info is not None for made in schema.returns)
     return schema.name.replace("::", "."), schema.is_mutable, aliased
+
+
+@lru_cache(maxsize=1024)
+def find_functional(func: Any) -> Any:
+    """The op that returns what an in-place one writes: of the same arguments, whatever its overload is called."""
+    packet = getattr(torch.ops.aten, func._schema.name.removeprefix("aten::").removesuffix("_"), None)
+    kinds = [str(declared.type) for declared in func._schema.arguments]
+    for name in packet.overloads() if packet is not None else ():
+        overload = getattr(packet, name)
+        if [str(declared.type) for declared in overload._schema.arguments] == kinds:
+            return overload
+    return None
 
 
 def find_tensors(args: Iterable[Any]) -> Iterator[Tensor]:
@@ -94,7 +108,7 @@ def is_whole(arg: Any) -> bool:
     if isinstance(arg, Tracked):
         return arg.error.whole or (arg.error.exact and torch.equal(arg.value, arg.value.round()))
     if isinstance(arg, Tensor):
-        return not arg.is_floating_point() or torch.equal(arg, arg.round())
+        return not is_inexact(arg) or (not arg.is_complex() and torch.equal(arg, arg.round()))
     return arg is None or isinstance(arg, int) or (isinstance(arg, float) and arg.is_integer())
 
 
@@ -110,11 +124,14 @@ KEEPS_WHOLE = frozenset(
     )
 )  # fmt: skip
 """Ops that make whole numbers of whole numbers."""
+RESHAPES = frozenset(name_ops("squeeze_", "unsqueeze_", "transpose_", "t_", "swapaxes_", "swapdims_"))
+"""In-place ops that write nothing: another shape of the same memory."""
 EXACT_WRITES = frozenset(
     name_ops(
         "copy_", "fill_", "zero_", "masked_fill_", "triu_", "tril_", "index_put_", "index_fill_", "scatter_",
         "index_copy_", "neg_", "abs_", "fill_diagonal_", "masked_scatter_", "resize_", "t_", "transpose_",
-        "squeeze_", "unsqueeze_", "_index_put_impl_",
+        "squeeze_", "unsqueeze_", "_index_put_impl_", "ceil_", "floor_", "round_", "trunc_", "clamp_", "clamp_min_",
+        "clamp_max_", "relu_",
     )
 )  # fmt: skip
 """In-place ops that round nothing: a reference may build its constant masks with them."""

@@ -14,10 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functionalize
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from gonogo.errors import NoErrorRule
+from gonogo.errors import NoErrorRule, WritesInPlace
 from gonogo.formats import get_format
 from gonogo.instrument.running_error.accuracy import Accuracy, get_accuracy
 from gonogo.instrument.running_error.companion import (
@@ -26,18 +28,24 @@ from gonogo.instrument.running_error.companion import (
     FUNCTIONAL_HINT,
     Error,
     Tracked,
+    is_inexact,
     join,
+    widen,
 )
 from gonogo.instrument.running_error.doubt import MOVING, Doubts, find_reach
 from gonogo.instrument.running_error.facts import (
+    COMPLEX_HINT,
     CORRECTLY_ROUNDED,
     EXACT_WRITES,
     KEEPS_WHOLE,
+    OUTSIDE_HINT,
     POSITION_HINT,
     RANDOM_HINT,
+    RESHAPES,
     TO_PYTHON,
     constant_ulps,
     find_formula,
+    find_functional,
     find_tensors,
     give_hint,
     guard_error,
@@ -56,7 +64,13 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The state of one error_scale call; rules get it as their first argument."""
 
     def __init__(
-        self, contract: Contract, rules: Mapping[str, Rule], passive: frozenset[str], *, guarded: bool
+        self,
+        contract: Contract,
+        rules: Mapping[str, Rule],
+        passive: frozenset[str],
+        *,
+        guarded: bool,
+        takes_complex: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.contract = contract
@@ -65,9 +79,15 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.range = float(fmt.overflow_threshold) if fmt.largest < WIDE else math.inf
         self.smallest = float(fmt.smallest_normal)
         self.rules = rules
+        self.takes_complex = takes_complex
+        """Ops whose rules hold for complex numbers."""
         self.passive = passive
         """Ops that move or make exact values: on plain tensors they are left alone, views included."""
         self.guarded = guarded
+        self.functional = False
+        """Whether all writes are taken out of what runs."""
+        self.returning = False
+        """Whether it has run, and what it wrote to its inputs is written to them."""
         self.doubts = Doubts()
         self.summed = False
         """Whether the reference added up more than one term."""
@@ -77,14 +97,19 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # Else torch imports its compiler, about a second, only to keep it away from this mode.
         return False
 
+    def begin_again(self) -> None:
+        """Forget what a run found that was given up."""
+        self.doubts = Doubts()
+        self.summed = False
+
     # What rules use.
 
     def split(self, arg: Any) -> tuple[Any, Error]:
         """Give the float64 value (or number) and the error of an op's argument."""
         if isinstance(arg, Tracked):
             return arg.value, arg.error
-        if isinstance(arg, Tensor) and arg.is_floating_point():
-            return arg.to(torch.float64), EXACT
+        if is_inexact(arg):
+            return widen(arg), EXACT
         if isinstance(arg, Tensor) and (places := self.doubts.find(arg)) is not None:
             # A mask is 0 for 1 or 1 for 0; a position may be any other.
             jump = 1 / self.unit if arg.dtype == torch.bool else torch.inf
@@ -134,9 +159,31 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return find_reach(value, extra, self.unit, self.range)
 
     def run_primitive(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run `function`, written in primitive ops, on tracked arguments."""
-        with self:
-            return function(*args, **kwargs)
+        """Run `function`, written in primitive ops, on tracked arguments; without its writes, if it has any."""
+        try:
+            with self:
+                return function(*args, **kwargs)
+        except WritesInPlace:
+            return self.run_functional(function, args, kwargs)
+
+    def run_functional(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run `function` with every write made an op that returns what was written, as torch's compiler has it."""
+
+        def run(args: Any, kwargs: Any) -> Any:
+            made = function(*args, **kwargs)
+            self.returning = True
+            return made
+
+        before, self.functional = self.functional, True
+        try:
+            with self:
+                return functionalize(run)(args, dict(kwargs))
+        except RuntimeError as error:
+            if "mutating a non-functional tensor" not in str(error):
+                raise
+            raise NoErrorRule("aten.copy_", OUTSIDE_HINT) from error
+        finally:
+            self.functional, self.returning = before, False
 
     # The way of one op.
 
@@ -146,6 +193,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name, mutable, _ = read_schema(func)
         leaves = list(find_tensors((*args, *kwargs.values())))
         tracked = any(isinstance(leaf, Tracked) for leaf in leaves)
+        if self.functional and any(map(torch._is_functional_tensor, leaves)):
+            raise NoErrorRule(name, FUNCTIONAL_HINT)  # what is wrapped is no tensor that an op can be run on
         if mutable:
             return self._write(func, name, args, kwargs, tracked=tracked)
         if tracked:
@@ -167,7 +216,10 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return decomposed
             if (formula := find_formula(func)) is not None:
                 return self._run_formula(formula, func, name, args, kwargs)
-        value, error = self._find_rule(func, name)(self, func, args, kwargs)
+        rule = self._find_rule(func, name)
+        if name not in self.takes_complex and any(map(torch.is_complex, find_tensors((*args, *kwargs.values())))):
+            raise NoErrorRule(name, COMPLEX_HINT)
+        value, error = rule(self, func, args, kwargs)
         if name in MOVING and isinstance(error, Error):
             error = self._move_uncast(func, args, kwargs, value, error)
         if name in KEEPS_WHOLE and isinstance(error, Error) and self._are_whole(args, value):
@@ -223,7 +275,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(value, (tuple, list)):
             errors = error if isinstance(error, (tuple, list)) else [error] * len(value)
             return type(value)(self.wrap(one, its, aliased=aliased) for one, its in zip(value, errors, strict=True))
-        if not isinstance(value, Tensor) or not value.is_floating_point() or error is CONSTANT:
+        if not is_inexact(value) or error is CONSTANT:
             return value
         error = error if isinstance(error, Error) else Error(error)
         if error.extra is not None and error.extra.device != value.device:
@@ -234,35 +286,37 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             reached = value.abs() if error.extra is None else value.abs() + self.unit * error.extra
             lost = self.lose_overflow(lambda: reached, error.ulps)
             error = replace(error, extra=join(lost, error.extra, error.extra))
-        return Tracked(value.to(torch.float64), error, aliased=aliased)
+        return Tracked(widen(value), error, aliased=aliased)
 
     def _apply_plain(self, func: Any, name: str, args: Any, kwargs: Any, leaves: list[Tensor]) -> Any:
         """Apply an op to the reference's own constants: exact moves stay plain, arithmetic is tracked."""
         if func in TO_PYTHON:
             return func(*args, **kwargs)
-        uncertain = any(self.doubts.find(leaf) is not None for leaf in leaves if not leaf.is_floating_point())
-        picked = uncertain and any(leaf.is_floating_point() for leaf in leaves)
+        uncertain = any(self.doubts.find(leaf) is not None for leaf in leaves if not is_inexact(leaf))
+        picked = uncertain and any(map(is_inexact, leaves))
         if not leaves or (name in self.passive and not picked):
             if torch.Tag.nondeterministic_seeded in func.tags:
                 raise NoErrorRule(name, RANDOM_HINT)
             made = func(*args, **kwargs)
             self.doubts.follow(made, func, name, args, kwargs)
-            return made
-        if not any(leaf.is_floating_point() for leaf in leaves):
+            narrow = self.functional and is_inexact(made)
+            return widen(made) if narrow else made  # what is written to it is not rounded
+        if not any(map(is_inexact, leaves)):
             made = func(*args, **kwargs)
             self.doubts.follow(made, func, name, args, kwargs)
-            floating = any(one.is_floating_point() for one in find_tensors((made,)))
+            floating = any(map(is_inexact, find_tensors((made,))))
             sure = all(self.doubts.find(leaf) is None for leaf in leaves)
             if not floating or (sure and name == "aten._to_copy"):
                 return made
             # Integers divided, or fed to a function: torch would answer in its default dtype, float32.
-            args, kwargs = tree_map(self._widen_integer, (args, kwargs))
+            chosen, rest = ((args[0],), args[1:]) if name == "aten.where" else ((), args)
+            args, kwargs = (*chosen, *tree_map(self._widen_integer, rest)), tree_map(self._widen_integer, kwargs)
         made = self._apply(func, name, args, kwargs)
         return tree_map(lambda one: self._settle_constant(one, name), made)
 
     def _widen_integer(self, leaf: Any) -> Any:
         """Turn an integer or boolean tensor into float64, tracked where it may be wrong; leave anything else."""
-        if not isinstance(leaf, Tensor) or leaf.is_floating_point():
+        if not isinstance(leaf, Tensor) or is_inexact(leaf):
             return leaf
         value, error = self.split(leaf)
         return value.to(torch.float64) if error.exact else Tracked(value.to(torch.float64), error)
@@ -277,7 +331,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # kernel's own division loses is no matter: constants are computed before it runs.
         if name in CORRECTLY_ROUNDED and made.error.extra is None and made.error.ulps == self._roundings(name):
             narrow = getattr(torch, self.contract.accumulate)
-            if torch.equal(made.value.to(narrow).to(torch.float64), made.value):
+            if not made.is_complex() and torch.equal(made.value.to(narrow).to(torch.float64), made.value):
                 return made.value
         return made
 
@@ -286,6 +340,17 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         short = name.removeprefix("aten.")
         return self.accuracy(short).relative if short in ("div", "reciprocal", "sqrt") else 1.0
 
+    def _reshape(self, func: Any, target: Tracked, args: Any, kwargs: Any) -> Tracked:
+        """Give a tracked tensor another shape, and its value and error with it."""
+        error = target.error
+        extra = None if error.extra is None else error.extra.expand(target.shape)
+        with no_dispatch():  # the wrapper's own sizes, which torch's composites go on by
+            func(target, *args[1:], **kwargs)
+        value, moved = (None if x is None else func(x.detach(), *args[1:], **kwargs) for x in (target.value, extra))
+        assert value is not None
+        target.value, target.error = value, Error(moved, error.ulps)
+        return target
+
     def _write(self, func: Any, name: str, args: Any, kwargs: Any, *, tracked: bool) -> Any:
         target: Any = args[0] if args else None
         if any(self.doubts.find(leaf) is not None for leaf in find_tensors(args)):
@@ -293,19 +358,26 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise NoErrorRule(name, RANDOM_HINT)
         if not tracked:
-            if name in EXACT_WRITES or (isinstance(target, Tensor) and not target.is_floating_point()):
+            discrete = isinstance(target, Tensor) and not is_inexact(target)
+            if discrete or (name in EXACT_WRITES and not any(map(torch.is_complex, find_tensors(args)))):
                 return func(*args, **kwargs)
-            raise NoErrorRule(name, FUNCTIONAL_HINT)
+            raise WritesInPlace(name, FUNCTIONAL_HINT)
+        if name in RESHAPES and isinstance(target, Tracked):
+            return self._reshape(func, target, args, kwargs)
+        if self.returning and name == "aten.copy_" and isinstance(target, Tracked):
+            value, error = self.split(args[1])
+            target.value, target.error = value.expand(target.shape), error
+            return target
         # Reached from inside torch's own composites only (rms_norm, cosine_similarity, ...): those write to
         # temporaries that nothing else sees, so the functional rule's result can take their place.
         functional = self.rules.get(name.removesuffix("_"))
         alone = isinstance(target, Tracked) and not target.aliased and name.endswith("_")
-        if functional is None or not alone:
-            raise NoErrorRule(name, FUNCTIONAL_HINT)
-        packet = getattr(torch.ops.aten, name.removeprefix("aten.").removesuffix("_"))
-        value, error = functional(self, getattr(packet, func._overloadname), args, kwargs)
+        returning = find_functional(func)
+        if functional is None or returning is None or not alone:
+            raise WritesInPlace(name, FUNCTIONAL_HINT)
+        value, error = functional(self, returning, args, kwargs)
         made = self.wrap(value, error, aliased=False)
         if made.shape != target.shape:
-            raise NoErrorRule(name, FUNCTIONAL_HINT)
+            raise WritesInPlace(name, FUNCTIONAL_HINT)
         target.value, target.error = made.value, made.error
         return target

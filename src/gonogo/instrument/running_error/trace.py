@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gonogo.errors import BadReference, UnsupportedArray
+from gonogo.errors import BadReference, UnsupportedArray, WritesInPlace
 from gonogo.formats import get_format
 from gonogo.guest import flags
 from gonogo.guest.nests import list_leaves, map_leaves
 from gonogo.instrument.running_error.accuracy import underflow_floor
-from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, total
+from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, is_inexact, total, widen
 from gonogo.instrument.running_error.doubt import Allows
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
-from gonogo.instrument.running_error.rules import PASSIVE, RULES
+from gonogo.instrument.running_error.rules import PASSIVE, RULES, TAKES_COMPLEX
 from gonogo.schema import Contract
 
 Scaled = Tensor | tuple[Tensor, ...]
@@ -82,7 +82,7 @@ def trace_call(
         floor = underflow_floor(contract)
         merged, passive = ({**RULES, **rules}, PASSIVE - rules.keys()) if rules else (RULES, PASSIVE)
         for guarded in (False, True):
-            mode = RunningErrorMode(contract, merged, passive, guarded=guarded)
+            mode = RunningErrorMode(contract, merged, passive, guarded=guarded, takes_complex=TAKES_COMPLEX)
             output = run_tracked(reference, prepared, mode)
             leaves = [settle_leaf(path, leaf, mode, floor, loaded) for path, leaf in list_leaves(output)]
             if all(leaf.is_finite for leaf in leaves):
@@ -106,14 +106,14 @@ def prepare_input(contract: Contract, loaded: bool, path: str, given: Any) -> An
         given = read_numpy(name, given)
     if not isinstance(given, Tensor):
         return given
-    if given.is_complex() or given.layout != torch.strided:
+    if given.layout != torch.strided:
         raise UnsupportedArray(f"input {name!r}", f"a {given.layout} tensor of {given.dtype}")
     if given.requires_grad:
         given = given.detach()
-    if not given.is_floating_point():
+    if not is_inexact(given):
         return given
-    ulps = 0.0 if loaded else find_load_error(given.dtype, contract)
-    return Loaded(given.to(torch.float64), float(contract.backward) + ulps)
+    ulps = 0.0 if loaded else find_load_error(given.dtype.to_real(), contract)
+    return Loaded(widen(given.resolve_conj()), float(contract.backward) + ulps)
 
 
 def find_load_error(dtype: torch.dtype, contract: Contract) -> float:
@@ -144,8 +144,14 @@ def run_tracked(reference: Callable[..., Any], prepared: Any, mode: RunningError
 
     args, kwargs = map_leaves(track, prepared)
     # Composite ops reach a dispatch mode in parts only where autograd's own dispatch is switched on.
-    with torch.inference_mode(False), torch.no_grad(), mode:
-        return reference(*args, **kwargs)
+    with torch.inference_mode(False), torch.no_grad():
+        try:
+            with mode:
+                return reference(*args, **kwargs)
+        except WritesInPlace:
+            args, kwargs = map_leaves(track, prepared)
+            mode.begin_again()
+            return mode.run_functional(reference, args, kwargs)
 
 
 def check_outputs(output: Any) -> None:
@@ -163,6 +169,8 @@ def settle_leaf(path: str, output: Any, mode: RunningErrorMode, floor: float, lo
     """A leaf of the output with its scale, or its doubt; the last cast of a kernel is in its format's cells."""
     if not isinstance(output, Tensor):
         return Leaf(path, output)
+    if output.is_complex():
+        raise BadReference("returned a complex tensor; return its parts: torch.view_as_real")
     if not output.is_floating_point():
         return Leaf(path, output, doubt=mode.doubts.find(output), allows=mode.doubts.find_allowed(output))
     value, error = split_output(output)

@@ -82,6 +82,13 @@ def mish(x: Tensor) -> Tensor:
     return x * torch.tanh(softplus(x))
 
 
+def mish_backward(given: Tensor, x: Tensor) -> Tensor:
+    """Its slope is t + x·s·(1 − t²), where t is tanh(softplus) and s the sigmoid; 1 − t² is cosh⁻²."""
+    inner = softplus(x)
+    flat = torch.reciprocal(torch.cosh(inner))
+    return given * (torch.tanh(inner) + x * torch.sigmoid(x) * (flat * flat))
+
+
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     """First half times σ of the second."""
     first, second = x.chunk(2, dim)
@@ -145,6 +152,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "aten.hardsigmoid": hardsigmoid,
     "aten.hardswish": hardswish,
     "aten.mish": mish,
+    "aten.mish_backward": mish_backward,
     "aten.glu": glu,
     "aten.logit": logit,
     "aten.lerp": lerp,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gonogo.errors import NoErrorRule
 from gonogo.instrument.running_error.companion import Error, join, magnitude, spread_out, times, total
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.origins import Addition, Pair, Shift, Top, Total, is_along, share_error
@@ -78,9 +78,13 @@ def charge_addition(addition: Addition) -> Error:
 
 
 def mul(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
-    """a·b: E(a)|b| + E(b)|a| + |out|."""
+    """a·b: E(a)|b| + E(b)|a| + |out|; of two complex numbers 2√2|out|, by four products and two sums."""
     (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
     value = op(a, b, **kwargs)
+    if value.is_complex():
+        extra = join(times(err_a.extra, b), times(err_b.extra, a))
+        own = 2 * math.sqrt(2) if is_complex(a) and is_complex(b) else 1.0
+        return value, Error(ctx.keep_lost(extra), err_a.ulps + err_b.ulps + own)
     if isinstance(err_b.origin, Total) and err_b.origin.inverse and is_share(a, err_b.origin, b):
         shift = find_shift(err_a, err_b.origin)
         shared = share_error(a, own_total(a, err_a), value, err_b.origin, shift, b.abs())
@@ -96,6 +100,11 @@ def mul(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
     else:
         extra = join(times(err_a.extra, b), times(err_b.extra, a))
     return value, Error(ctx.keep_lost(extra), err_a.ulps + err_b.ulps + 1)
+
+
+def is_complex(x: Any) -> bool:
+    """Whether x is complex, a tensor or a number."""
+    return isinstance(x, complex) or (isinstance(x, Tensor) and x.is_complex())
 
 
 def is_share(a: Any, origin: Total, b: Any) -> bool:
@@ -118,13 +127,16 @@ def find_shift(err: Error, origin: Total) -> Shift | None:
 
 
 def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
-    """a/b: (E(a) + |out|E(b))/|b| + |out|; a whole-number quotient only of exact operands."""
+    """a/b: (E(a) + |out|E(b))/|b| + |out|; rounded to a whole number, a step where that is within reach."""
     (a, err_a), (b, err_b) = ctx.split(args[0]), ctx.split(args[1])
     value = op(a, b, **kwargs)
-    if kwargs.get("rounding_mode") is not None:
-        if not (err_a.exact and err_b.exact):
-            raise NoErrorRule(f"aten.div (rounding_mode={kwargs['rounding_mode']!r})", JUMP_HINT)
-        return value, Error()
+    if value.is_complex():  # by Smith's formula, or a product with the conjugate
+        weight = magnitude(b)
+        first = None if err_a.extra is None else err_a.extra / weight
+        second = None if err_b.extra is None else err_b.extra / weight * value.abs()
+        return value, Error(join(first, second), err_a.ulps + err_b.ulps + 12)
+    if (mode := kwargs.get("rounding_mode")) is not None:
+        return round_quotient(ctx, op, args, value, torch.floor if mode == "floor" else torch.trunc)
     if isinstance(err_b.origin, Total) and not err_b.origin.inverse and is_share(a, err_b.origin, b):
         shift = find_shift(err_a, err_b.origin)
         shared = share_error(a, own_total(a, err_a), value, err_b.origin, shift, b.abs().reciprocal_())
@@ -144,6 +156,18 @@ def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
     return value, Error(ctx.keep_lost(join(first, second)), ulps)
 
 
+def round_quotient(
+    ctx: RunningErrorMode, op: Any, args: Any, value: Tensor, to_whole: Callable[[Tensor], Tensor]
+) -> Result:
+    """A quotient as a whole number: another one where what is divided, or the division itself, reaches the next."""
+    quotient, error = div(ctx, torch.div, args, {})
+    reach = ctx.reach(quotient, total(quotient, error))
+    if ctx.split(args[0])[1].exact and ctx.split(args[1])[1].exact:  # off by one rounding alone
+        reach = quotient.abs() * (ctx.unit * 2)
+    jump = torch.maximum(to_whole(quotient + reach) - value, value - to_whole(quotient - reach)).clamp_(min=0.0)
+    return value, Error(jump / ctx.unit if bool((jump != 0).any()) else None, whole=True)
+
+
 JUMP_HINT = (
     "a rounding error of any size can move it by a whole step, which no first-order scale covers; "
     "compare the value before the step, or pass the discrete value as an input"
@@ -151,8 +175,10 @@ JUMP_HINT = (
 
 
 def negate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
-    """Keep E: −a and |a| round nothing."""
+    """Keep E: −a and |a| round nothing, but for |a| of a complex number, √(x² + y²)."""
     a, err = ctx.split(args[0])
+    if a.is_complex() and op._schema.name == "aten::abs":
+        return op(a), Error(err.extra, err.ulps + 4)
     # −(x + y) + z is a sum of three terms as well.
     signed = isinstance(err.origin, (Addition, Pair)) and op._schema.name == "aten::neg"
     return op(a), Error(err.extra, err.ulps, err.origin if signed else None)

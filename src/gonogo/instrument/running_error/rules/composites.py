@@ -207,7 +207,72 @@ def attend(
     return softmax(scores, -1) @ value, logsumexp(scores, -1)
 
 
+def attend_backward(
+    given: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, dropout_p: float,
+    is_causal: bool, *, attn_mask: Tensor | None = None, scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of attention, from what forward has kept: P = e^(S − lse), dV = Pᵀ·G, dS = P·(G·Vᵀ − Σ G·out)."""
+    factor = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
+    scores = query @ key.transpose(-2, -1) * factor
+    if is_causal:
+        ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril() == 0
+        scores = scores.masked_fill(ahead, -math.inf)
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    weights = torch.exp(scores - logsumexp.unsqueeze(-1))
+    flowing = given @ value.transpose(-2, -1)
+    back = weights * (flowing - (given * out).sum(-1, keepdim=True)) * factor
+    return back @ key, back.transpose(-2, -1) @ query, weights.transpose(-2, -1) @ given
+
+
+def measure_distances(first: Tensor, second: Tensor, p: float, mode: int | None = None) -> Tensor:
+    """cdist: norms of all differences; of many points by ‖x‖² + ‖y‖² − 2x·y, which loses small ones."""
+    apart = vector_norm(first.unsqueeze(-2) - second.unsqueeze(-3), p, -1)
+    multiplied = mode != 2 and p == 2 and (mode == 1 or max(first.shape[-2], second.shape[-2]) > 25)
+    if not multiplied:
+        return apart
+    squares = (first * first).sum(-1).unsqueeze(-1) + (second * second).sum(-1).unsqueeze(-2)
+    return torch.sqrt(torch.clamp(squares - 2 * (first @ second.mT), min=0.0))
+
+
+def measure_pairs(x: Tensor, p: float = 2) -> Tensor:
+    """pdist: the distances above the diagonal."""
+    rows, columns = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
+    return vector_norm(x[rows] - x[columns], p, -1)
+
+
+def add_products(base: Tensor, first: Tensor, second: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """addbmm: beta·base + alpha·Σ A·B over the batch, which is one long product."""
+    joined = first.permute(1, 0, 2).reshape(first.shape[1], -1) @ second.reshape(-1, second.shape[2])
+    return base * beta + joined * alpha
+
+
+def multiply_three(
+    i1: Tensor, i2: Tensor, i3: Tensor, expand1: list[int], expand2: list[int], expand3: list[int],
+    sumdim: list[int], unroll_dim: int = 1,
+) -> Tensor:  # fmt: skip
+    """_trilinear, of bilinear layers: Σ of products of three."""
+    for dims, which in ((expand1, 0), (expand2, 1), (expand3, 2)):
+        for dim in dims:
+            i1, i2, i3 = (x.unsqueeze(dim) if at == which else x for at, x in enumerate((i1, i2, i3)))
+    product = i1 * i2 * i3
+    return product.sum(sumdim) if sumdim else product
+
+
+def add_exponentials(x: Tensor, dim: int) -> Tensor:
+    """logcumsumexp: m + log Σe^(x−m) of each prefix, m its largest."""
+    if not x.dim():
+        return x
+    parts = [logsumexp(x.narrow(dim, 0, end), dim, keepdim=True) for end in range(1, x.shape[dim] + 1)]
+    return torch.cat(parts, dim)
+
+
 PRIMITIVES: dict[str, Callable[..., Any]] = {
+    "aten._cdist_forward": measure_distances,
+    "aten._pdist_forward": measure_pairs,
+    "aten.addbmm": add_products,
+    "aten._trilinear": multiply_three,
+    "aten.logcumsumexp": add_exponentials,
     "aten._softmax": softmax,
     "aten._safe_softmax": softmax,
     "aten._log_softmax": log_softmax,
@@ -223,6 +288,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "aten.native_batch_norm": normalize_batch,
     "aten._fused_rms_norm": normalize_square,
     "aten._scaled_dot_product_flash_attention_for_cpu": attend,
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": attend_backward,
 }
 
 COMPOSITES: dict[str, Rule] = {name: primitive_rule(function) for name, function in PRIMITIVES.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -67,14 +68,18 @@ def cast(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor
     an exact operand, such as an fp16 input taken to fp32.
     """
     x, err = ctx.split(args[0])
-    dtype = kwargs.get("dtype") or torch.float64
-    if not dtype.is_floating_point:
+    dtype = kwargs.get("dtype") or (torch.complex128 if x.is_complex() else torch.float64)
+    if not (dtype.is_floating_point or dtype.is_complex):
         made = op(x, **kwargs)
         if dtype != torch.bool and not err.exact and isinstance(x, Tensor) and x.is_floating_point():
             low, high = (end.trunc() for end in find_ends(ctx, x, err))
             ctx.doubts.note(made, low != high)
             ctx.doubts.allow(made, lambda other: (other.to(low.device) >= low) & (other.to(low.device) <= high))
         return made, EXACT
+    if dtype.is_complex or x.is_complex():
+        narrow = ctx.cast_ulps(narrow_format(dtype.to_real()))
+        kept = replace(err, ulps=err.ulps + (narrow if narrow > 1 else 0.0), origin=None)
+        return op(x, **{**kwargs, "dtype": torch.complex128 if dtype.is_complex else torch.float64}), kept
     value = op(x, **{**kwargs, "dtype": torch.float64})
     extra = err.extra
     if extra is not None and extra.device != value.device:
@@ -86,8 +91,8 @@ def cast(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor
 
 
 def make_like(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
-    """zeros_like and kin: only the shape is taken."""
-    return op(*ctx.values(args), **kwargs), CONSTANT
+    """zeros_like and kin: only the shape is taken. Tracked where torch's composites may go on to write to it."""
+    return op(*ctx.values(args), **kwargs), EXACT if ctx.functional else CONSTANT
 
 
 DISCRETE: dict[str, Rule] = {

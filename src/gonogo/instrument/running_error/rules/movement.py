@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gonogo.errors import NoErrorRule
-from gonogo.instrument.running_error.companion import EXACT, Error, spread_out, total
+from gonogo.instrument.running_error.companion import EXACT, Error, is_inexact, spread_out, total
 from gonogo.instrument.running_error.facts import find_tensors, name_ops
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.origins import move_origin
@@ -106,15 +106,19 @@ def pad(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor,
 
 def write(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
     """Scatter and kin without accumulation: the same op, target's and source's errors in their places."""
-    if kwargs.get("reduce") or kwargs.get("accumulate") or (len(args) > 3 and args[3] is True):
-        raise NoErrorRule(op._schema.name.replace("::", "."), "it adds where indices meet; use a sum over a mask")
+    if kwargs.get("reduce"):
+        raise NoErrorRule(op._schema.name.replace("::", "."), "it adds where indices meet; use scatter_reduce")
     value = op(*ctx.values(args), **kwargs)
     sources: list[Any] = []
     for position, arg in enumerate(args):
         x, err = ctx.split(arg)
-        if isinstance(x, Tensor) and x.is_floating_point():
+        if is_inexact(x):
             whole = total(x, err)
-            sources.append(torch.zeros_like(x) if whole is None else spread_out(whole, x.shape).contiguous())
+            sources.append(
+                torch.zeros(x.shape, dtype=torch.float64, device=x.device)
+                if whole is None
+                else spread_out(whole, x.shape).contiguous()
+            )
         else:
             # The fourth argument of scatter and index_fill is a number to write: it has no error.
             fill = position == 3 and op._schema.name in ("aten::scatter", "aten::index_fill")
@@ -126,15 +130,46 @@ def write(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tenso
     return value, Error(op(*sources, **kwargs))
 
 
+def stride(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
+    """as_strided: the same on a copy of the memory, in which E stands; nothing is known of what x is no part of."""
+    x, err = ctx.split(args[0])
+    value = op(x, *args[1:], **kwargs)
+    whole = total(x, err)
+    if whole is None:
+        return value, EXACT
+    size = x.untyped_storage().nbytes() // x.itemsize
+    memory = torch.full((size,), torch.inf, dtype=torch.float64, device=x.device)
+    memory.as_strided(x.shape, x.stride(), x.storage_offset()).copy_(whole)
+    return value, Error(memory.as_strided(value.shape, value.stride(), value.storage_offset()))
+
+
+def find_unique(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """unique: of exact values, which are equal or not."""
+    if not ctx.split(args[0])[1].exact:
+        raise NoErrorRule(
+            op._schema.name.replace("::", "."), "computed values that are equal here may differ in a kernel"
+        )
+    made = op(*ctx.values(args), **kwargs)
+    return made, tuple(EXACT for _ in made)
+
+
+def overwrite(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
+    """copy, fill: what is written, in the shape of what it is written to, whose values are gone."""
+    target, (source, err) = ctx.split(args[0])[0], ctx.split(args[1])
+    return op(target, source), Error(err.extra, err.ulps)
+
+
 MOVEMENT: dict[str, Rule] = {
     **dict.fromkeys(
         name_ops(
             "permute", "transpose", "t", "expand", "select", "index", "index_select", "gather",
             "take", "masked_select", "split", "split_with_sizes", "unbind", "squeeze", "flip",
-            "roll", "repeat", "rot90", "tril", "triu", "diagonal", "diag_embed", "unfold", "embedding",
+            "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "roll", "repeat", "rot90", "tril",
+            "triu", "diagonal", "diag_embed", "unfold", "embedding",
             "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
             "replication_pad2d", "replication_pad3d", "pixel_shuffle", "upsample_nearest1d",
-            "upsample_nearest2d", "upsample_nearest3d",
+            "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+            "_upsample_nearest_exact3d",
         ),
         move,
     ),
@@ -143,12 +178,17 @@ MOVEMENT: dict[str, Rule] = {
     **dict.fromkeys(name_ops("view", "_unsafe_view"), view),
     **dict.fromkeys(name_ops("cat", "stack"), concatenate),
     "aten.constant_pad_nd": pad,
+    "aten.as_strided": stride,
+    **dict.fromkeys(name_ops("_unique2", "unique_consecutive", "unique_dim"), find_unique),
 }  # fmt: skip
 
-WRITES: dict[str, Rule] = dict.fromkeys(
-    name_ops(
-        "scatter", "index_put", "slice_scatter", "select_scatter", "diagonal_scatter", "index_copy",
-        "masked_scatter", "index_fill",
+WRITES: dict[str, Rule] = {
+    **dict.fromkeys(name_ops("copy", "fill"), overwrite),
+    **dict.fromkeys(
+        name_ops(
+            "scatter", "index_put", "slice_scatter", "select_scatter", "diagonal_scatter", "index_copy",
+            "masked_scatter", "index_fill", "as_strided_scatter",
+        ),
+        write,
     ),
-    write,
-)  # fmt: skip
+}  # fmt: skip

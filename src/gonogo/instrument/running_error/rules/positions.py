@@ -107,8 +107,12 @@ def find_bucket(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple
 
 
 def find_sign(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
-    """sign: 2 off where a value's own error reaches 0."""
+    """sign: 2 off where a value's own error reaches 0; of a complex number z/|z|, which turns by E/|z|."""
     x, err = ctx.split(args[0])
+    if x.is_complex():
+        whole = total(x, err)
+        turned = None if whole is None else (whole / x.abs()).nan_to_num(nan=2 / ctx.unit).clamp(max=2 / ctx.unit)
+        return op(x), Error(turned, 6.0)
     if err.extra is None:  # a relative error keeps the sign
         return op(x), EXACT
     near = (x.abs() <= ctx.reach(x, err.extra)) & (err.extra > 0)

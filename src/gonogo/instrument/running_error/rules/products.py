@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from gonogo.instrument.running_error.companion import Error, join, magnitude, spread_out, times, total
+from gonogo.instrument.running_error.facts import name_ops
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.summation import are_whole, bound_orders, bound_product, limit_whole
 
@@ -52,6 +55,8 @@ def product_error(
     else:
         own = bound_product(apply, value, operands, max(length, 1), ctx.unit)
     carried = carry_product(apply, operands, relative)
+    if ctx.guarded and carried is not None and ctx.range == math.inf:
+        carried = keep_infinite(apply, operands, relative)
     error = join(join(own, carried), lost)
     return torch.zeros_like(value) if error is None else ctx.keep_lost(error)  # type: ignore[return-value]
 
@@ -71,6 +76,22 @@ def carry_product(
     if err_a.extra is not None:
         weight_a.add_(err_a.extra)
     return join(apply(weight_a, weight_b), second)
+
+
+def keep_infinite(
+    apply: Bilinear, operands: tuple[tuple[Tensor, Error], tuple[Tensor, Error]], relative: float
+) -> Tensor | None:
+    """The same with 0·inf as 0, term by term: in a sum it would hide what other terms may be off by."""
+    (a, err_a), (b, err_b) = operands
+    parts, lost = [], torch.zeros((), dtype=torch.bool, device=a.device)
+    for (x, err), other, flipped in (((a, err_a), b, False), ((b, err_b), a, True)):
+        extra = torch.zeros_like(x) if err.extra is None else spread_out(err.extra, x.shape)
+        unknown = extra.isinf()
+        parts.append(replace(err, extra=extra.masked_fill(unknown, 0.0)))
+        reached = [unknown.to(torch.float64), (other != 0).to(torch.float64)]
+        lost = lost | (apply(*(reversed(reached) if flipped else reached)) > 0)
+    carried = carry_product(apply, ((a, parts[0]), (b, parts[1])), relative)
+    return carried if carried is None else carried.masked_fill(lost, torch.inf)
 
 
 def needs_cut(x: Tensor, error: Error) -> bool:
@@ -166,7 +187,7 @@ def pool_average(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair
     size = args[1]
     window = math.prod(size) if len(size) == rank else size[0] ** rank
     divisor = args[6] if len(args) > 6 else kwargs.get("divisor_override")
-    return pool_windows(ctx, op, args, kwargs, window, window / (divisor or window))
+    return pool_windows(ctx, op, args, kwargs, window, window / abs(divisor or window))
 
 
 def pool_average_adaptive(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
@@ -184,19 +205,47 @@ def pool_windows(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any, window:
         pooled: Tensor = op(terms, *args[1:], **kwargs)
         return pooled
 
-    value, absolute = pool(x), pool(x.abs())
+    value, absolute = pool(x), pool(x.abs()).abs_()  # of a divisor below 0, too
     growth = ctx.growth(window)
     lost = ctx.lose_overflow(lambda: absolute * window, growth)
     own = absolute * growth
     if ctx.contract.summation == "blocked":
         # In a window with padding fewer terms are added: n/6·Σx²/n² is its mean square/6 at most, whatever n.
-        squares = pool(x * x).mul_(max(share, 1.0) / window)
+        squares = pool(x * x).abs_().mul_(max(share, 1.0) / window)
         own = torch.minimum(own, bound_orders(window, squares, value))
         own = limit_whole(own, absolute, window, ctx.unit * window / share) if are_whole(x, err) else own
     carried = absolute.mul_(err.ulps) if err.ulps else None
     if err.extra is not None:
-        carried = join(carried, pool(spread_out(err.extra, x.shape)))
+        carried = join(carried, pool(spread_out(err.extra, x.shape)).abs_())
     return value, Error(join(join(own, lost), carried))
+
+
+def resample(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
+    """Means of a window, weighed by where a position falls: positions are rounded, and weights are off by as much.
+
+    The largest element around a window stands for all of it: (n + taps)·peak + peak of E, n the length of an axis.
+    """
+    x, err = ctx.split(args[0])
+    value = op(x, *args[1:], **kwargs)
+    sizes, rank = value.shape[2:], value.dim() - 2
+    shrunk = max((math.ceil(full / max(out, 1)) for full, out in zip(x.shape[2:], sizes, strict=True)), default=1)
+    taps = (4 * shrunk) ** rank
+    antialiased = op._schema.name.endswith("_aa")
+    reach = 4 * shrunk if antialiased else 3
+
+    def find_peaks(sizes_of: Tensor) -> Tensor:
+        pool = (torch.nn.functional.max_pool1d, torch.nn.functional.max_pool2d, torch.nn.functional.max_pool3d)[
+            rank - 1
+        ]
+        window = [2 * min(reach, size // 2) + 1 for size in x.shape[2:]]
+        around = pool(sizes_of, window, stride=1, padding=[width // 2 for width in window])
+        return functional.interpolate(around, size=list(sizes), mode="nearest")
+
+    if not x.numel():
+        return value, Error()
+    own = find_peaks(x.abs()) * (2 * sum(x.shape[2:]) + 4 + 2 * ctx.growth(taps))
+    whole = total(x, err)
+    return value, Error(own if whole is None else own + 2 * find_peaks(spread_out(whole, x.shape)))
 
 
 def pool_maximum(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -223,5 +272,20 @@ PRODUCTS: dict[str, Rule] = {
     "aten._adaptive_avg_pool2d": pool_average_adaptive,
     "aten._adaptive_avg_pool3d": pool_average_adaptive,
     "aten.max_pool2d_with_indices": pool_maximum,
+    "aten.adaptive_max_pool2d": pool_maximum,
+    "aten.adaptive_max_pool3d": pool_maximum,
+    "aten.fractional_max_pool2d": pool_maximum,
+    "aten.fractional_max_pool3d": pool_maximum,
+    **dict.fromkeys(
+        name_ops(
+            "upsample_linear1d",
+            "upsample_bilinear2d",
+            "upsample_trilinear3d",
+            "upsample_bicubic2d",
+            "_upsample_bilinear2d_aa",
+            "_upsample_bicubic2d_aa",
+        ),
+        resample,
+    ),
     "aten.max_pool3d_with_indices": pool_maximum,
 }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gonogo.instrument.running_error.companion import EXACT, Error, join, spread_out, total
+from gonogo.instrument.running_error.companion import EXACT, Error, is_inexact, join, spread_out, total
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.origins import Top, Total
 from gonogo.instrument.running_error.rules.positions import doubt_ranks
@@ -37,7 +37,7 @@ def add_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     if not x.numel():  # a sum of nothing is 0 in every kernel
         return value, EXACT
     length = x.numel() // value.numel()
-    if not x.is_floating_point():
+    if not is_inexact(x):
         return value, Error(None, math.log2(length + 1))
     share = length if op_name(op) == "mean" else 1
     absolute = add_magnitudes(x, 1, value, rest, named)
@@ -73,7 +73,7 @@ def round_sum(
     """What adding up `length` terms of x rounds, by Σ|x| and, where that is less, by Σx² and Σx."""
     growth = ctx.growth(length)
     bound = absolute * growth
-    if ctx.contract.summation != "blocked":
+    if ctx.contract.summation != "blocked" or x.is_complex():
         return bound
     mixed = is_mixed(growth, length, absolute, value)
     if mixed or length > FEW:
@@ -262,6 +262,8 @@ REDUCTIONS: dict[str, Rule] = {
     "aten.topk": pick_ranked,
     "aten.kthvalue": pick_ranked,
     "aten.median": pick_ranked,
+    "aten.nanmedian": pick_ranked,
+    "aten.mode": pick_ranked,
     "aten.cummax": pick_ranked,
     "aten.cummin": pick_ranked,
 }

@@ -22,9 +22,14 @@ def where(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     """Choose by condition: the selected E."""
     condition = args[0]
     (a, err_a), (b, err_b) = ctx.split(args[1]), ctx.split(args[2])
-    value = op(condition, a, b)
+    value: Tensor = torch.where(condition, widen_number(a), widen_number(b))
     error = choose(ctx, condition, a, err_a, b, err_b)
     return value, add_jump(ctx, ctx.doubts.find(condition), value, error, (a, err_a), (b, err_b))
+
+
+def widen_number(x: Any) -> Any:
+    """A number as float64 has it: torch makes a tensor of its default dtype of two numbers."""
+    return torch.tensor(x, dtype=torch.float64) if isinstance(x, float) else x
 
 
 def find_doubt(ctx: RunningErrorMode, a: Any, err_a: Error, b: Any, err_b: Error) -> Tensor | None:
