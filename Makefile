@@ -55,7 +55,7 @@ results: .venv/.installed
 .venv/.installed: $(SOURCES)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "gonogo needs Python 3.11 or later"'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,test,lint,report,docs,serve]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,test,lint,report,docs,serve,atlas]'
 	touch $@
 
 clean:

@@ -16,6 +16,7 @@ from gonogo._version import __version__
 from gonogo.cli._completion import PROGRAM, VARIABLE, find_shell, install_script, make_script
 from gonogo.cli._output import echo, forget, prepare_streams, print_error
 from gonogo.cli._parse import Commands, Interrupted, show_examples
+from gonogo.cli.atlas import atlas
 from gonogo.cli.audit import audit
 from gonogo.cli.calibrate import calibrate
 from gonogo.cli.check import check
@@ -68,7 +69,7 @@ def cli() -> None:
     """
 
 
-for command in (audit, calibrate, check, demo, evaluate, ops, reproduce, run, serve, show):
+for command in (atlas, audit, calibrate, check, demo, evaluate, ops, reproduce, run, serve, show):
     cli.add_command(command)
 
 

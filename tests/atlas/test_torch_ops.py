@@ -1,0 +1,154 @@
+"""Every op of torch's, on torch's own samples: it has a scale, or a reason; and torch's kernel stays within it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("expecttest")
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from command import gonogo
+from sampled_rules import SAMPLED
+
+from gonogo.atlas import Finding, make_atlas
+from gonogo.errors import InputError
+from gonogo.instrument.gauges import gauge
+from gonogo.instrument.readings import read
+from gonogo.instrument.running_error import trace
+from gonogo.instrument.running_error.rules import RULES
+from gonogo.schema import Contract
+
+BEYOND = {
+    # Taylor's polynomials and squarings in bfloat16, where the scale is for one rounding of what float32 gives.
+    ("matrix_exp", "forward", "bfloat16"), ("matrix_exp", "gradient", "bfloat16"),
+    # e^(−y·x) overflows in float16, and what is divided by itself is NaN.
+    ("nn.functional.soft_margin_loss", "gradient", "float16"),
+}  # fmt: skip
+"""Kernels of torch's that are off by more than rounding explains."""
+ELSEWHERE = {
+    # Other names of ops that are reached by one, ops that only a GPU calls, and what is refused.
+    "aten._conj_physical", "aten._histogramdd_from_bin_cts", "aten._linalg_eigvals", "aten.linalg_eigvals",
+    "aten.linalg_eig", "aten.unsafe_chunk", "aten.fractional_max_pool2d", "aten.fractional_max_pool3d",
+}  # fmt: skip
+
+
+def resize(mode):
+    return lambda x: F.interpolate(x, scale_factor=2.0, mode=mode)
+
+
+def rotate(x, angle):
+    turned = torch.view_as_complex(x.reshape(2, 4, 3, 2)) * torch.polar(torch.ones_like(angle), angle)
+    return torch.view_as_real(turned).flatten(-2)
+
+
+BESIDE = {
+    "rope": (rotate, (2, 4, 6), (2, 4, 3)),
+    "fft convolution": (
+        lambda x, k: torch.fft.irfft(torch.fft.rfft(x, 32) * torch.fft.rfft(k, 32), 32), (3, 20), (3, 9),
+    ),
+    "complex": (lambda x, y: torch.complex(x, y).abs(), (5,), (5,)),
+    "weights by bin": (lambda x: torch.bincount(torch.tensor([0, 2, 2, 1, 2]), x), (5,)),
+    "unique": (lambda x: torch.unique(x, dim=0), (4, 3)),
+    "split": (lambda x: torch.unsafe_split_with_sizes(x, [1, 3])[1] * 2, (4, 3)),
+    "nearest 2d": (resize("nearest"), (1, 2, 3, 4)),
+    "nearest 3d": (resize("nearest"), (1, 2, 3, 4, 2)),
+    "nearest-exact 2d": (resize("nearest-exact"), (1, 2, 3, 4)),
+    "nearest-exact 3d": (resize("nearest-exact"), (1, 2, 3, 4, 2)),
+    "smaller bicubic": (lambda x: torch.ops.aten._upsample_bicubic2d_aa(x, [3, 4], False), (1, 2, 9, 8)),
+    **{
+        f"{mode} {rank}d": (
+            lambda x, mode=mode, rank=rank: F.pad(x, [1] * (2 * rank), mode=mode), (1, 2, *[4] * rank),
+        )
+        for mode in ("reflect", "replicate")
+        for rank in (2, 3)
+    },
+    "attention": (F.scaled_dot_product_attention, (1, 2, 5, 8), (1, 2, 5, 8), (1, 2, 5, 8)),
+}  # fmt: skip
+"""What torch has no samples of: a function, and shapes of its arguments."""
+
+used: set[str] = set()
+
+
+@pytest.fixture(scope="module")
+def findings() -> Iterator[list[Finding]]:
+    def record(name):
+        def rule(ctx, op, args, kwargs):
+            used.add(name)
+            return RULES[name](ctx, op, args, kwargs)
+
+        return rule
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace, "RULES", {name: record(name) for name in RULES})
+        found = make_atlas(samples=2, dtypes=("float32",))
+        yield found + make_atlas(samples=1, dtypes=("bfloat16",), passes=("forward",))
+
+
+def count(findings: list[Finding], kind: str, dtype: str) -> float:
+    """The share of ops that are scaled."""
+    counted = [one for one in findings if (one.kind, one.dtype) == (kind, dtype) and one.state != "left out"]
+    return sum(one.state == "scaled" for one in counted) / len(counted)
+
+
+@pytest.mark.slow
+def test_nearly_all_are_scaled(findings: list[Finding]) -> None:
+    assert count(findings, "forward", "float32") >= 0.96
+    assert count(findings, "gradient", "float32") >= 0.95
+    assert all(one.reason for one in findings if one.state != "scaled")
+
+
+@pytest.mark.slow
+def test_torch_stays_within_the_deterministic_bound(findings: list[Finding]) -> None:
+    beyond = {(one.op, one.kind, one.dtype) for one in findings if not one.is_sound}
+    assert beyond <= BEYOND
+
+
+@pytest.mark.slow
+def test_scales_are_no_wider_than_they_must_be(findings: list[Finding]) -> None:
+    """A rule that is sound because it is infinite would show."""
+    for kind in ("forward", "gradient"):
+        ratios = sorted(one.tightness for one in findings if one.kind == kind and one.tightness is not None)
+        assert ratios[len(ratios) // 2] <= 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_torch_has_no_samples_of(findings: list[Finding], name: str) -> None:
+    function, *shapes = BESIDE[name]
+    inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(1)) for shape in shapes]
+
+    def differentiate(*tensors):
+        made, pull = torch.func.vjp(function, *tensors)
+        return pull(torch.full_like(made, 0.75))
+
+    passes = [function] if name in ("unique", "smaller bicubic", "weights by bin") else [function, differentiate]
+    for run in passes:
+        scaled = trace.trace_call(run, tuple(inputs), {}, Contract(summation="sequential"), loaded=True)[1]
+        made = run(*inputs)
+        for leaf, output in zip(scaled, [made] if isinstance(made, torch.Tensor) else made, strict=True):
+            by = gauge("bound", accumulate="float32")
+            assert read(output.contiguous(), leaf.value, gauge=by, scale=leaf.scale).worst <= 1
+
+
+@pytest.mark.slow
+def test_rules_are_exercised(findings: list[Finding]) -> None:
+    """Behind all of the above: what none of them reaches is a rule that nobody has tried."""
+    assert SAMPLED - used <= ELSEWHERE
+
+
+def test_the_command(tmp_path) -> None:
+    page = tmp_path / "atlas.md"
+    done = gonogo("atlas", "softmax", "geqrf", "--dtype", "float32", "--pass", "forward", "-o", page, "--json")
+    assert done.returncode == 0, done.stderr
+    told = {one["op"]: one for one in json.loads(done.stdout)["findings"]}
+    assert (told["softmax"]["state"], told["geqrf"]["state"]) == ("scaled", "refused")
+    assert 0 < told["softmax"]["deterministic"] <= told["softmax"]["bound"] < 3
+    assert "| softmax | forward | float32 | scaled |" in page.read_text()
+    with pytest.raises(InputError, match=r"torch's tests have no op 'sofmax'\. Did you mean softmax"):
+        make_atlas(["sofmax"])
+    assert torch.is_grad_enabled()
