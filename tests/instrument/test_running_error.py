@@ -1438,6 +1438,19 @@ def test_what_is_written_in_place_is_what_is_returned(name):
     assert bool((scale <= bound * 2 + 3).all())
 
 
+def test_autograd_inside_a_reference_is_followed():
+    def differentiate(x):
+        tracked = x.detach().requires_grad_()
+        with torch.enable_grad():
+            summed = torch.tanh(tracked).sum()
+        return torch.autograd.grad(summed, tracked)[0]
+
+    x = torch.rand(5).double()
+    made, wanted = error_scale(differentiate, [x]), error_scale(torch.func.grad(lambda x: torch.tanh(x).sum()), [x])
+    assert torch.equal(made[0], wanted[0])
+    assert torch.equal(made[1], wanted[1])
+
+
 def test_an_infinite_error_is_not_lost_among_zeros():
     """In a product of matrices 0·inf would hide what the other terms may be off by."""
 

@@ -118,7 +118,9 @@ def is_in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__") and name not in NOT_IN_PLACE
 
 
-NOT_IN_PLACE = frozenset({"__index__", "__int__", "__invert__", "__iter__", "__init__", "__init_subclass__"})
+NOT_IN_PLACE = frozenset(
+    {"requires_grad_", "__index__", "__int__", "__invert__", "__iter__", "__init__", "__init_subclass__"}
+)
 
 
 def name_in_place(name: str) -> str:
