@@ -1480,6 +1480,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], str, str]] = {
         "aten.copy_",
         "it writes to a tensor from outside of the reference; pass that as an input",
     ),
+    "into what is repeated": (
+        lambda x: [y := x.clone(), y.expand(2, 3).fill_(0.5)][0] * 1,
+        "aten.copy_",
+        "it writes to memory that a tensor repeats, as expand makes it; write to a copy: .clone()",
+    ),
     "of complex numbers": (
         lambda x: torch.exp(torch.complex(x, x)).real,
         "aten.exp",

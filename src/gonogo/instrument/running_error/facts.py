@@ -30,6 +30,7 @@ def find_formula(func: Any) -> Callable[..., Any] | None:
 
 TO_PYTHON = frozenset({torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default})
 OUTSIDE_HINT = "it writes to a tensor from outside of the reference; pass that as an input"
+REPEATED_HINT = "it writes to memory that a tensor repeats, as expand makes it; write to a copy: .clone()"
 POSITION_HINT = (
     "a position it writes to may be another in a kernel, for computed values are nearly tied; "
     "use torch.where and a comparison, or pass the position as an input"

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gonogo.errors import BadReference, UnsupportedArray, WritesInPlace
+from gonogo.errors import BadReference, NoErrorRule, UnsupportedArray, WritesInPlace
 from gonogo.formats import get_format
 from gonogo.guest import flags
 from gonogo.guest.nests import list_leaves, map_leaves
 from gonogo.instrument.running_error.accuracy import underflow_floor
 from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, is_inexact, total, widen
 from gonogo.instrument.running_error.doubt import Allows
+from gonogo.instrument.running_error.facts import REPEATED_HINT
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules import PASSIVE, RULES, TAKES_COMPLEX
 from gonogo.schema import Contract
@@ -151,7 +152,35 @@ def run_tracked(reference: Callable[..., Any], prepared: Any, mode: RunningError
         except WritesInPlace:
             args, kwargs = map_leaves(track, prepared)
             mode.begin_again()
-            return mode.run_functional(reference, args, kwargs)
+            output = mode.run_functional(reference, args, kwargs)
+            check_writes(reference, prepared, output)
+            return output
+
+
+def check_writes(reference: Callable[..., Any], prepared: Any, output: Any) -> None:
+    """Refuse what is not what the reference gives as it is: a wrong expected value is worse than none.
+
+    Where a tensor repeats its memory torch writes each place once; without writes what meets there is added up.
+    """
+
+    def copy(path: str, leaf: Any) -> Any:
+        leaf = leaf.value if isinstance(leaf, Loaded) else leaf
+        return leaf.clone() if isinstance(leaf, Tensor) else leaf
+
+    args, kwargs = map_leaves(copy, prepared)
+    plain = dict(list_leaves(reference(*args, **kwargs)))
+    for path, leaf in list_leaves(output):
+        if not isinstance(leaf, Tensor) or not leaf.is_floating_point():
+            continue
+        value, other = split_output(leaf)[0], plain.get(path)
+        # A buffer of a narrower format rounds what is written to it, and the value here is not rounded.
+        alike = (
+            isinstance(other, Tensor)
+            and other.shape == value.shape
+            and torch.allclose(value, other.to(torch.float64), 2**-6, 2**-20, equal_nan=True)
+        )
+        if not alike:
+            raise NoErrorRule("aten.copy_", REPEATED_HINT)
 
 
 def check_outputs(output: Any) -> None:
