@@ -202,3 +202,9 @@ def covers(large: Tensor, small: Tensor) -> bool:
 def spread_out(extra: Tensor, shape: torch.Size) -> Tensor:
     """`extra` as a view with the shape of its value."""
     return extra if extra.shape == shape else extra.expand(shape)
+
+
+def widen_error(x: Tensor, err: Error) -> Tensor:
+    """All of an error, in the shape of its value, in memory of that shape."""
+    whole = total(x, err)
+    return torch.zeros_like(x) if whole is None else spread_out(whole, x.shape).contiguous()

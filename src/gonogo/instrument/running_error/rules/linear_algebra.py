@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gonogo.errors import NoErrorRule
-from gonogo.instrument.running_error.companion import EXACT, Error, spread_out, total
+from gonogo.instrument.running_error.companion import EXACT, Error, widen_error
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 
 Split = tuple[Tensor, Error]
@@ -26,12 +26,6 @@ VECTORS_HINT = (
 VALUES_HINT = (
     "eigenvalues of a matrix that is not symmetric may move by any amount; judge det(A − λ·I), or residuals"
 )
-
-
-def widen_error(x: Tensor, err: Error) -> Tensor:
-    """All of an error, in the shape of its value."""
-    whole = total(x, err)
-    return torch.zeros_like(x) if whole is None else spread_out(whole, x.shape)
 
 
 def grow(ctx: RunningErrorMode, length: int) -> float:

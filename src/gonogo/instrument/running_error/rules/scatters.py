@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gonogo.errors import NoErrorRule
-from gonogo.instrument.running_error.companion import EXACT, Error, spread_out, total
+from gonogo.instrument.running_error.companion import EXACT, Error, widen_error
 from gonogo.instrument.running_error.facts import find_tensors
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.summation import bound_growth, bound_orders
@@ -28,12 +28,6 @@ def grow(ctx: RunningErrorMode, counts: Tensor) -> Tensor:
     if ctx.contract.summation == "sequential":
         return counts
     return counts.sqrt() if ctx.contract.summation == "probabilistic" else bound_growth(counts)
-
-
-def widen_error(x: Tensor, err: Error) -> Tensor:
-    """All of an error, in the shape of its value."""
-    whole = total(x, err)
-    return torch.zeros_like(x) if whole is None else spread_out(whole, x.shape).contiguous()
 
 
 def scatter_sums(
