@@ -1,2 +1,5 @@
+import torch
+
+
 def reference(x):
-    return x.erfinv()
+    return torch.geqrf(x)[0]
