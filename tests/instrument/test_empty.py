@@ -42,6 +42,7 @@ ALONG: dict[str, Callable[[Any, int], Any]] = {
     "nansum": torch.nansum,
     "prod": torch.prod,
     "cumsum": torch.cumsum,
+    "logcumsumexp": torch.logcumsumexp,
     "cumprod": torch.cumprod,
     "cummax": lambda x, dim: x.cummax(dim).values,
     "cummin": lambda x, dim: x.cummin(dim).values,

@@ -261,7 +261,7 @@ def multiply_three(
 
 def add_exponentials(x: Tensor, dim: int) -> Tensor:
     """logcumsumexp: m + log Σe^(x−m) of each prefix, m its largest."""
-    if not x.dim():
+    if not x.dim() or not x.numel():
         return x
     parts = [logsumexp(x.narrow(dim, 0, end), dim, keepdim=True) for end in range(1, x.shape[dim] + 1)]
     return torch.cat(parts, dim)
