@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from gonogo.atlas.finding import Finding
 from gonogo.errors import BackendMissing, InputError, suggest
 
-__all__ = ["Finding", "make_atlas"]
+__all__ = ["DTYPES", "PASSES", "Finding", "make_atlas"]
 
 DTYPES = ("float32", "bfloat16", "float16")
+"""By default. float64 can be asked for: its readings say little, for the reference is no better."""
 PASSES = ("forward", "gradient")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gonogo.atlas import DTYPES, PASSES
 from gonogo.cli._output import SCHEMA, echo, print_json
 from gonogo.cli._parse import need_backend, show_examples, words_option, write_to
 from gonogo.cli._progress import Reporter
@@ -19,8 +20,6 @@ from gonogo.words import find_words
 if TYPE_CHECKING:
     from gonogo.atlas import Finding
 
-DTYPES = ("float32", "bfloat16", "float16", "float64")
-PASSES = ("forward", "gradient")
 COLUMNS = (
     "op",
     "pass",
@@ -70,7 +69,10 @@ def atlas(
     `deterministic` above 1 is more than rounding explains; `bound` is in what correct kernels read, and limits are
     near 3. `S / error` says how generous a scale is. Ops are as torch's tests name them.
     """
-    chosen = find_words("dtype", dtypes or DTYPES[:3], DTYPES), find_words("pass", passes or PASSES, PASSES)
+    chosen = (
+        find_words("dtype", dtypes or DTYPES, (*DTYPES, "float64")),
+        find_words("pass", passes or PASSES, PASSES),
+    )
     with need_backend("gonogo atlas"):
         from gonogo.atlas import make_atlas
         from gonogo.runners.device import find_device
