@@ -62,8 +62,8 @@ def make_workloads(device: str) -> list[Workload]:
     return [
         Workload("softmax 4096×4096", softmax, [draw(4096, 4096)]),
         Workload("layernorm 4096×4096", layernorm, [draw(4096, 4096), draw(4096), draw(4096)]),
-        Workload("matmul 1024³", torch.matmul, [draw(1024, 1024), draw(1024, 1024)]),
-        Workload("attention 8×1024×64", attention, [draw(8, 1024, 64) for _ in range(3)]),
+        Workload("matmul 4096³", torch.matmul, [draw(4096, 4096), draw(4096, 4096)]),
+        Workload("attention 4096×64", attention, [draw(4096, 64) for _ in range(3)]),
     ]
 
 

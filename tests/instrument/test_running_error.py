@@ -30,6 +30,7 @@ from gonogo.instrument.running_error import error_scale  # noqa: E402
 from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, total  # noqa: E402
 from gonogo.instrument.running_error.mode import RunningErrorMode  # noqa: E402
 from gonogo.instrument.running_error.rules import PASSIVE, RULES  # noqa: E402
+from gonogo.instrument.running_error.rules.recurrent import RECURRENT  # noqa: E402
 from gonogo.instrument.running_error.rules.smooth import SLOPES  # noqa: E402
 from gonogo.ops import get_op  # noqa: E402
 from gonogo.schema import Contract  # noqa: E402
@@ -948,6 +949,8 @@ ELSEWHERE = {
     "aten._fused_sdp_choice",
     "aten._safe_softmax",
     "aten._scaled_dot_product_flash_attention_for_cpu",
+    "aten.cudnn_batch_norm",
+    *RECURRENT,
     # Tested by themselves.
     "aten.cumprod",
     "aten.prod",

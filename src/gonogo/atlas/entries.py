@@ -18,6 +18,9 @@ torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = 
 UNINITIALISED = ("empty", "new_empty", "resize")
 """Beginnings of the names of ops whose outputs nobody has written to."""
 
+WRITTEN_HERE = "jiterator"
+"""Beginning of the names of what is no op of torch's: functions of CUDA code that torch's tests bring along."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -74,4 +77,4 @@ class Entry:
 def list_entries() -> dict[str, Entry]:
     """All ops, by name; variants of one behind a dot."""
     named = ((".".join(filter(None, (info.name, info.variant_test_name))), info) for info in op_db)
-    return {name: Entry(name, info) for name, info in named}
+    return {name: Entry(name, info) for name, info in named if not name.startswith(WRITTEN_HERE)}

@@ -146,3 +146,24 @@ def measure_moments(
         return Moments(*_native.moments(number, _KIND[fmt.name], values[start:stop], factor))
 
     return add_moments(_run_split(measure_share, values.size))
+
+
+def lose_terms(
+    rows: npt.NDArray[np.float64],
+    steps: npt.NDArray[np.float64],
+    swamp: npt.NDArray[np.float64],
+    part: int,
+    *,
+    isa: int = -1,
+) -> npt.NDArray[np.float64]:
+    """Of every part of each row: what its terms lose by rounding to each of its steps, and below `swamp`."""
+    count, length = rows.shape
+    parts = -(-length // part)
+    sums = np.empty((count, parts, steps.shape[1] + 1))
+
+    def lose_share(start: int, stop: int) -> None:
+        first, last = start // part, stop // part
+        _native.lose(isa % len(instruction_sets()), rows, length, part, first, last, steps, swamp, sums)
+
+    _run_split(lose_share, count * parts * part)
+    return sums

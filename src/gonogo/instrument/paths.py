@@ -36,7 +36,7 @@ class Path(Protocol):
 def pick_path(aligned: Aligned) -> tuple[Aligned, Path]:
     """The path to take, and the operands on the device it reads."""
     if aligned.device != "cpu":
-        if aligned.count > HOST_SIZE and _triton_works():
+        if aligned.count > HOST_SIZE and triton_works():
             from gonogo.instrument import path_triton
 
             return aligned, path_triton
@@ -45,7 +45,7 @@ def pick_path(aligned: Aligned) -> tuple[Aligned, Path]:
 
 
 @cache
-def _triton_works() -> bool:
+def triton_works() -> bool:
     """Whether the kernels can run: they hold PTX, which only NVIDIA's GPUs take, and no interpreter."""
     try:
         import torch

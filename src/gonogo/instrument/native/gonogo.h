@@ -11,6 +11,7 @@
 #endif
 
 #define BRACKETS 3
+#define LOSE_STEPS 6 /* STEPS in gonogo.instrument.running_error.summation; a multiple of 3 */
 
 enum kind { KIND_F16, KIND_BF16, KIND_F32, KIND_F64, KIND_E4M3FN, KIND_E5M2 };
 
@@ -61,7 +62,8 @@ typedef struct {
 #define DECLARE(isa)                                                                                       \
     void scan_##isa(const operand *, const operand *, int64_t, double, bracket *, scan_result *);           \
     void read_##isa(const operand *, const operand *, const operand *, int64_t, const unit *, read_result *); \
-    void moments_##isa(const operand *, int64_t, double, moments_result *);
+    void moments_##isa(const operand *, int64_t, double, moments_result *);                                  \
+    void lose_##isa(const double *, int64_t, int64_t, int64_t, int64_t, const double *, const double *, double *);
 
 DECLARE(portable)
 #ifdef GONOGO_X86

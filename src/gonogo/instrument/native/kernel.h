@@ -480,3 +480,33 @@ void ISA(moments)(const operand *x, int64_t n, double factor, moments_result *ou
     }
     out->squares = total(&squares);
 }
+
+/* Of each part of each row: Σ(nearest multiple of a step − x) for every step, and what Σ loses of terms below
+ * `swamp`. Parts `first` … `last` are counted through all rows; `steps` are LOSE_STEPS to a row. */
+void ISA(lose)(const double *x, int64_t length, int64_t part, int64_t first, int64_t last, const double *steps,
+               const double *swamp, double *sums) {
+    const int64_t parts = (length + part - 1) / part;
+    for (int64_t k = first; k < last; k++) {
+        const int64_t row = k / parts, begin = k % parts * part;
+        const int64_t m = length - begin < part ? length - begin : part;
+        const double *X = x + row * length + begin, *step = steps + row * LOSE_STEPS, low = swamp[row];
+        double *out = sums + k * (LOSE_STEPS + 1), lost = 0;
+        for (int p = 0; p < LOSE_STEPS; p += 3) {
+            const double a = step[p], b = step[p + 1], c = step[p + 2];
+            double in_a = 0, in_b = 0, in_c = 0;
+#pragma omp simd reduction(+ : in_a, in_b, in_c)
+            for (int64_t i = 0; i < m; i++) {
+                in_a += rint(X[i] / a) * a - X[i];
+                in_b += rint(X[i] / b) * b - X[i];
+                in_c += rint(X[i] / c) * c - X[i];
+            }
+            out[p] = in_a, out[p + 1] = in_b, out[p + 2] = in_c;
+        }
+#pragma omp simd reduction(+ : lost)
+        for (int64_t i = 0; i < m; i++) {
+            const double size = fabs(X[i]), capped = size < low ? size : low;
+            lost += size < 4 * low ? capped : 0.0;
+        }
+        out[LOSE_STEPS] = lost;
+    }
+}

@@ -42,17 +42,19 @@ static void fill_table(const format *f, double *table) {
 typedef void (*scan_function)(const operand *, const operand *, int64_t, double, bracket *, scan_result *);
 typedef void (*read_function)(const operand *, const operand *, const operand *, int64_t, const unit *, read_result *);
 typedef void (*moments_function)(const operand *, int64_t, double, moments_result *);
+typedef void (*lose_function)(const double *, int64_t, int64_t, int64_t, int64_t, const double *, const double *, double *);
 
 static const struct {
     const char *name;
     scan_function scan;
     read_function read;
     moments_function moments;
+    lose_function lose;
 } ISAS[] = {
-    {"portable", scan_portable, read_portable, moments_portable},
+    {"portable", scan_portable, read_portable, moments_portable, lose_portable},
 #ifdef GONOGO_X86
-    {"avx2", scan_avx2, read_avx2, moments_avx2},
-    {"avx512", scan_avx512, read_avx512, moments_avx512},
+    {"avx2", scan_avx2, read_avx2, moments_avx2, lose_avx2},
+    {"avx512", scan_avx512, read_avx512, moments_avx512, lose_avx512},
 #endif
 };
 static int n_isas = 1; /* how many of them this chip runs; set once at import */
@@ -201,11 +203,41 @@ static PyObject *py_moments(PyObject *self, PyObject *args) {
     return result;
 }
 
+static PyObject *py_lose(PyObject *self, PyObject *args) {
+    (void)self;
+    int isa;
+    long long length, part, first, last;
+    Py_buffer x, steps, swamp, sums;
+    if (!PyArg_ParseTuple(args, "iy*LLLLy*y*w*", &isa, &x, &length, &part, &first, &last, &steps, &swamp, &sums))
+        return NULL;
+    PyObject *result = NULL;
+    const Py_ssize_t size = (Py_ssize_t)sizeof(double), rows = swamp.len / size;
+    const long long parts = part > 0 ? (length + part - 1) / part : 0;
+    if (isa < 0 || isa >= n_isas || parts < 1 || first < 0 || last < first || last > rows * parts ||
+        x.len != rows * length * size || steps.len != rows * LOSE_STEPS * size ||
+        sums.len != rows * parts * (LOSE_STEPS + 1) * size)
+        PyErr_SetString(PyExc_ValueError, "rows, parts and sums do not belong together");
+    else {
+        Py_BEGIN_ALLOW_THREADS;
+        ENTER_ARITHMETIC;
+        ISAS[isa].lose(x.buf, length, part, first, last, steps.buf, swamp.buf, sums.buf);
+        LEAVE_ARITHMETIC;
+        Py_END_ALLOW_THREADS;
+        result = Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&x);
+    PyBuffer_Release(&steps);
+    PyBuffer_Release(&swamp);
+    PyBuffer_Release(&sums);
+    return result;
+}
+
 static PyMethodDef METHODS[] = {
     {"isas", py_isas, METH_NOARGS, "Names of the instruction sets this chip runs, narrowest first."},
     {"scan", py_scan, METH_VARARGS, "Partial ErrorStats of two buffers, and what falls into three brackets."},
     {"read", py_read, METH_VARARGS, "Worst error of two buffers in a gauge's unit, where, and the signed sum."},
     {"moments", py_moments, METH_VARARGS, "Largest finite magnitude, sum of squares and count of finite values."},
+    {"lose", py_lose, METH_VARARGS, "What sums lose of their terms by rounding to steps, part by part of each row."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -139,11 +139,11 @@ def total(value: Any, error: Error) -> Tensor | None:
     if not isinstance(value, Tensor):
         return torch.tensor(abs(value) * error.ulps, dtype=torch.float64)
     spread = value.abs()
-    if error.ulps != 1:
-        spread.mul_(error.ulps)
-    if error.extra is not None:
-        spread.add_(error.extra)
-    return spread
+    if error.extra is None:
+        return spread if error.ulps == 1 else spread.mul_(error.ulps)
+    if error.ulps == 1 or not covers(spread, error.extra) or spread.dtype != error.extra.dtype:
+        return spread.mul_(error.ulps).add_(error.extra)
+    return torch.add(error.extra, spread, alpha=error.ulps, out=spread)  # in one pass
 
 
 def allow_error(value: Tracked, absolute: Any) -> Tracked:

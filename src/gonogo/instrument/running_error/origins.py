@@ -6,6 +6,7 @@ tensor that was summed is the tensor that is divided.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,6 +92,22 @@ def move_origin(origin: Origin | None, op: Callable[[Tensor], Tensor]) -> Origin
     return origin if isinstance(origin, Top) else None
 
 
+def cut_total(total: Total, cut: Callable[[Tensor], Tensor]) -> Total:
+    """The part of a sum's errors that belongs to a slice of its terms."""
+    carried = None if total.carried is None else cut(total.carried)
+    return replace(total, carried=carried, own=cut(total.own))
+
+
+def cut_shift(shift: Shift | None, cut: Callable[[Tensor], Tensor]) -> Shift | None:
+    """The part of a shift that belongs to a slice."""
+    if shift is None:
+        return None
+    reach = shift.reach
+    if reach is not None:
+        reach = replace(reach, exponents=cut(reach.exponents), apart=cut(reach.apart))
+    return replace(shift, common=cut(shift.common), reach=reach)
+
+
 def is_along(whole: Tensor, reduced: Tensor, dims: frozenset[int]) -> bool:
     """Whether `reduced` stands beside the elements of `whole` that it was made of, and not across them."""
     kept = [1 if position in dims else size for position, size in enumerate(whole.shape)]
@@ -113,7 +130,7 @@ def share_error(
         error.sub_(whole.abs() * shift.common).clamp_(min=0.0)
         carried = (carried - shift.common).clamp_(min=0.0)
     part = error.mul_(weight)
-    if share.numel() and bool(share.min() >= 0) and bool(carried.isfinite().all()):
+    if share.numel() and is_ordinary(share, carried):
         # Shares of one whole: the same, w + p·(Σw + own − 2w), in fewer passes.
         return torch.sub(carried + own, part, alpha=2).mul_(share).add_(part).clamp_(min=0.0)
     others = torch.maximum((carried + own) - part, own)
@@ -121,6 +138,12 @@ def share_error(
     others.nan_to_num_(nan=torch.inf, posinf=torch.inf)
     others.mul_(share.abs())
     return part.mul_((1 - share).abs_()).add_(others)
+
+
+def is_ordinary(share: Tensor, carried: Tensor) -> bool:
+    """Whether all shares are positive and all errors finite, by one wait for the device."""
+    lowest, highest = torch.stack([share.min(), carried.max()]).tolist()
+    return lowest >= 0 and math.isfinite(highest)
 
 
 def spread_shares(share: Tensor, reach: Reach, dims: tuple[int, ...]) -> Tensor:

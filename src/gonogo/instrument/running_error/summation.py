@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gonogo.instrument.running_error.companion import Error
+from gonogo.instrument.running_error.terms import lose_terms
 
 WORST = 3.0
 """Roundings in the worst of many sums: 0.42 times the 4.4 deviations expected among 10^5, and half as much again
@@ -25,11 +26,14 @@ a chain is off by n/4·u_c·Σ|x| at most (test_summation.py)."""
 FEW = 16
 """Terms up to which √n covers that."""
 
+FEW_SUMS = 2**14
+"""Sums for which it costs less to do a step for nothing than to wait for a device to say so."""
+
 LONG = 256
 """Terms from which some may be too small beside the sum of the others to count at all, or lean one way."""
 
-STEPS = 6
-"""Steps between one and half of a sum's unit in the last place, that its terms are rounded to in turn."""
+LONGEST = 2**20
+"""Terms of a chain that float32 still adds up, off by a thirty-second of each: kernels have no longer ones."""
 
 SHORT = 4
 """Up to so many terms the statistical bound may exceed the sum of all partial sums' bounds; both are taken."""
@@ -48,40 +52,46 @@ def bound_growth(length: Tensor) -> Tensor:
 
 def grow_repeated(bound: Tensor, squares: Tensor, total: Tensor, length: float | Tensor) -> Tensor:
     """A bound that covers chains of one term n times over: n·Σx² is (Σx)² there, and more anywhere else."""
-    repeated = squares * length <= total * total * (1 + 1e-9)
-    return torch.where(repeated, torch.maximum(bound, total.abs() * length * REPEATED), bound)
+    return cover_repeated(bound, find_repeated(squares, total, length), total, length)
 
 
-def bound_lean(x: Tensor, total: Tensor, unit: float, dims: tuple[int, ...]) -> Tensor:
-    """How far a chain is off for terms that all lean one way, in units of u_c.
+def find_repeated(squares: Tensor, total: Tensor, length: float | Tensor) -> Tensor | None:
+    """Where all terms of a sum are the same; None where that is nowhere, and a look is worth its wait."""
+    repeated = squares <= (total * total).mul_((1 + 1e-9) / length)
+    return repeated if repeated.numel() <= FEW_SUMS or bool(repeated.any()) else None
+
+
+def cover_repeated(bound: Tensor, repeated: Tensor | None, total: Tensor, length: float | Tensor) -> Tensor:
+    """A bound that covers such chains."""
+    if repeated is None:
+        return bound
+    chain = length.clamp(max=LONGEST) if isinstance(length, Tensor) else min(length, LONGEST)
+    return torch.where(repeated, torch.maximum(bound, total.abs() * chain * REPEATED), bound)
+
+
+def bound_chains(
+    x: Tensor, total: Tensor, length: int, unit: float, dims: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    """How far a chain is off for terms that all lean one way, and for terms that are lost in it, in units of u_c.
 
     Late in a chain the sum moves in steps that are large beside the low bits of its terms: every term is rounded to
     a multiple of the step, and terms that are equal, or all close below a multiple, are off to the same side. A
     kernel may scale its terms as it likes, so steps of all kinds are tried. Terms of all kinds average out.
+
+    A term below half a unit in the last place of the sum so far changes nothing: where most terms are that small
+    beside a few large ones, their errors all go one way and do not average out.
     """
+    # Past so many terms a kernel has partial sums, each of its share: one chain would stand still.
+    step = unit * min(1.0, LONGEST / length)
     # Where terms cancel, the sum was as large as any of them on the way.
-    largest = torch.maximum(total.abs(), x.abs().amax(dims, keepdim=True)) * unit
-    lean = torch.zeros_like(total)
-    for part in range(STEPS):
-        step = (largest * 2 ** (-part / STEPS)).clamp_(min=torch.finfo(x.dtype).tiny)
-        lean = torch.maximum(lean, (x / step).round_().mul_(step).sub_(x).sum(dims, keepdim=True).abs())
-    return lean.div_(unit)
+    sizes = torch.maximum(total.abs() * step, torch.linalg.vector_norm(x, math.inf, dims, keepdim=True) * unit)
+    lean, lost = lose_terms(x, sizes, total.abs() * step, dims)
+    return lean.div_(unit), lost.div_(unit)
 
 
 def is_mixed(growth: float | Tensor, length: float | Tensor, absolute: Tensor, total: Tensor) -> bool:
     """Whether the statistical bound is anywhere below g·Σ|x|: by its second term never where all signs agree."""
     return bool((total.abs() * (length / 3) ** 0.5 * WORST < growth * absolute).any())
-
-
-def add_swamped(x: Tensor, total: Tensor, unit: float) -> Tensor:
-    """What a chain loses of each term that is lost in its sum, in units of u_c.
-
-    A term below half a unit in the last place of the sum so far changes nothing: where most terms are that small
-    beside a few large ones, their errors all go one way and do not average out.
-    """
-    step = total.abs() * unit
-    sizes = x.abs()
-    return torch.where(sizes < 4 * step, torch.minimum(sizes, step), 0.0).div_(unit)
 
 
 def limit_whole(bound: Tensor, absolute: Tensor, length: float | Tensor, unit: float) -> Tensor:
@@ -111,13 +121,13 @@ def bound_product(
     whole = are_whole(a, err_a) and are_whole(b, err_b)
     one_sign = length == 1 or (a.numel() and b.numel() and bool(a.min() >= 0) and bool(b.min() >= 0))
     squares = apply(a * a, b * b) if length > FEW or not one_sign else None
+    repeated = None if squares is None else find_repeated(squares, value, length)
     if one_sign or squares is None:
         absolute, bound = value.abs(), value.abs().mul_(growth)
     else:
-        bound = bound_orders(length, squares.clone(), value)
+        bound = bound_orders(length, squares, value)
         if length <= SHORT or whole:
             absolute = apply(a.abs(), b.abs())
             bound = torch.minimum(bound, absolute * growth)
-    if squares is not None:
-        bound = grow_repeated(bound, squares, value, length)
+    bound = cover_repeated(bound, repeated, value, length)
     return limit_whole(bound, absolute, length, unit) if whole else bound

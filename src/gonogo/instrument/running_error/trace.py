@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from gonogo.errors import BadReference, NoErrorRule, UnsupportedArray, WritesInPlace
 from gonogo.formats import get_format
@@ -26,6 +28,9 @@ from gonogo.instrument.running_error.rules import PASSIVE, RULES, TAKES_COMPLEX
 from gonogo.schema import Contract
 
 Scaled = Tensor | tuple[Tensor, ...]
+
+RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+"""Functions of torch that are many steps."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,14 +152,35 @@ def run_tracked(reference: Callable[..., Any], prepared: Any, mode: RunningError
     # Composite ops reach a dispatch mode in parts only where autograd's own dispatch is switched on.
     with torch.inference_mode(False), torch.no_grad():
         try:
-            with mode:
+            with mode, step_by_step():
                 return reference(*args, **kwargs)
         except WritesInPlace:
             args, kwargs = map_leaves(track, prepared)
             mode.begin_again()
-            output = mode.run_functional(reference, args, kwargs)
+            with step_by_step():
+                output = mode.run_functional(reference, args, kwargs)
             check_writes(reference, prepared, output)
             return output
+
+
+def step_by_step() -> AbstractContextManager[Any]:
+    """Inside, recurrent layers are many ops on a GPU, too."""
+    return StepByStep() if torch.cuda.is_initialized() else nullcontext()  # type: ignore[no-untyped-call]
+
+
+class StepByStep(TorchFunctionMode):
+    """Has torch's own steps taken through recurrent layers, where cuDNN has all of a layer in one op."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the function, without cuDNN if it is such a layer."""
+        if getattr(func, "__name__", "") not in RECURRENT:
+            return func(*args, **(kwargs or {}))
+        before = torch.backends.cudnn.enabled
+        torch._C._set_cudnn_enabled(False)  # torch's own context also sets what it does not name
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            torch._C._set_cudnn_enabled(before)
 
 
 def check_writes(reference: Callable[..., Any], prepared: Any, output: Any) -> None:

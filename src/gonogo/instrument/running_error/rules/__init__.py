@@ -22,32 +22,37 @@ from gonogo.instrument.running_error.rules.linear_algebra import LINEAR_ALGEBRA
 from gonogo.instrument.running_error.rules.losses import LOSSES
 from gonogo.instrument.running_error.rules.movement import MOVEMENT, WRITES
 from gonogo.instrument.running_error.rules.products import PRODUCTS
+from gonogo.instrument.running_error.rules.recurrent import RECURRENT
 from gonogo.instrument.running_error.rules.reductions import REDUCTIONS
 from gonogo.instrument.running_error.rules.scatters import SCATTERS
 from gonogo.instrument.running_error.rules.selections import SELECTIONS
+from gonogo.instrument.running_error.rules.slices import slice_rules
 from gonogo.instrument.running_error.rules.smooth import SMOOTH
 from gonogo.instrument.running_error.rules.special import SPECIAL
 
-RULES: dict[str, Rule] = {
-    **ARITHMETIC,
-    **SMOOTH,
-    **SPECIAL,
-    **SELECTIONS,
-    **ACTIVATIONS,
-    **REDUCTIONS,
-    **PRODUCTS,
-    **MOVEMENT,
-    **WRITES,
-    **SCATTERS,
-    **DISCRETE,
-    **STEPS,
-    **CASTS,
-    **COMPOSITES,
-    **LOSSES,
-    **BACKWARD,
-    **COMPLEX,
-    **LINEAR_ALGEBRA,
-}
+RULES: dict[str, Rule] = slice_rules(
+    {
+        **ARITHMETIC,
+        **SMOOTH,
+        **SPECIAL,
+        **SELECTIONS,
+        **ACTIVATIONS,
+        **REDUCTIONS,
+        **PRODUCTS,
+        **MOVEMENT,
+        **WRITES,
+        **SCATTERS,
+        **DISCRETE,
+        **STEPS,
+        **CASTS,
+        **COMPOSITES,
+        **LOSSES,
+        **BACKWARD,
+        **COMPLEX,
+        **LINEAR_ALGEBRA,
+        **RECURRENT,
+    }
+)
 
 PASSIVE = frozenset(MOVEMENT) | frozenset(DISCRETE)
 """Ops that make no rounding error of their own: on a reference's own constants they run as they are."""

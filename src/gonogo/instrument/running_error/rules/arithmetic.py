@@ -12,7 +12,18 @@ from torch import Tensor
 
 from gonogo.instrument.running_error.companion import Error, join, magnitude, spread_out, times, total
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
-from gonogo.instrument.running_error.origins import Addition, Pair, Shift, Top, Total, is_along, share_error
+from gonogo.instrument.running_error.origins import (
+    Addition,
+    Pair,
+    Shift,
+    Top,
+    Total,
+    cut_shift,
+    cut_total,
+    is_along,
+    share_error,
+)
+from gonogo.instrument.running_error.pieces import Cut, map_pieces
 from gonogo.instrument.running_error.rules.reach import spread_power
 
 Result = tuple[Tensor, Error]
@@ -86,8 +97,7 @@ def mul(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
         own = 2 * math.sqrt(2) if is_complex(a) and is_complex(b) else 1.0
         return value, Error(ctx.keep_lost(extra), err_a.ulps + err_b.ulps + own)
     if isinstance(err_b.origin, Total) and err_b.origin.inverse and is_share(a, err_b.origin, b):
-        shift = find_shift(err_a, err_b.origin)
-        shared = share_error(a, own_total(a, err_a), value, err_b.origin, shift, b.abs())
+        shared = find_shared(a, err_a, value, err_b.origin, b.abs())
         return value, Error(ctx.keep_lost(shared), 1.0)
     if isinstance(err_a.origin, Total) and not isinstance(b, Tensor) and b == 1:
         return value, err_a  # torch writes 1/x as the reciprocal times 1
@@ -120,6 +130,20 @@ def own_total(a: Tensor, err: Error) -> Tensor:
     return whole if err.ulps else spread_out(whole, a.shape).clone()
 
 
+def find_shared(a: Tensor, err: Error, share: Tensor, origin: Total, weight: Tensor) -> Tensor:
+    """Error of a/Σa, a slice at a time; `weight` is |1/Σa|."""
+    shift = find_shift(err, origin)
+
+    def find_slice(cut: Cut) -> Tensor:
+        extra = None if err.extra is None else cut(spread_out(err.extra, a.shape))
+        error = own_total(cut(a), replace(err, extra=extra))
+        return share_error(
+            cut(a), error, cut(share), cut_total(origin, cut), cut_shift(shift, cut), cut(weight)
+        )  # fmt: skip
+
+    return map_pieces(find_slice, a, origin.dims)
+
+
 def find_shift(err: Error, origin: Total) -> Shift | None:
     """The error all exponents of a row share, where the sum runs over that row."""
     shift = err.origin
@@ -138,8 +162,7 @@ def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
     if (mode := kwargs.get("rounding_mode")) is not None:
         return round_quotient(ctx, op, args, value, torch.floor if mode == "floor" else torch.trunc)
     if isinstance(err_b.origin, Total) and not err_b.origin.inverse and is_share(a, err_b.origin, b):
-        shift = find_shift(err_a, err_b.origin)
-        shared = share_error(a, own_total(a, err_a), value, err_b.origin, shift, b.abs().reciprocal_())
+        shared = find_shared(a, err_a, value, err_b.origin, b.abs().reciprocal_())
         return value, Error(ctx.keep_lost(shared), ctx.accuracy("div").relative)
     ulps = err_a.ulps + err_b.ulps + ctx.accuracy("div").relative
     if err_a.extra is None and err_b.extra is None:

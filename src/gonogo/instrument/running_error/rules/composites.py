@@ -175,6 +175,21 @@ def normalize_batch(
     return made, mean.reshape(-1), inverse.reshape(-1)
 
 
+def normalize_batch_cudnn(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """The same as cuDNN has it, and the bytes it reserves."""
+    made = normalize_batch(x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return *made, torch.zeros(0, dtype=torch.uint8, device=x.device)
+
+
 def normalize_square(
     x: Tensor, shape: list[int], weight: Tensor | None, eps: float | None
 ) -> tuple[Tensor, Tensor]:
@@ -286,6 +301,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "aten.native_layer_norm": normalize_last,
     "aten.native_group_norm": normalize_groups,
     "aten.native_batch_norm": normalize_batch,
+    "aten.cudnn_batch_norm": normalize_batch_cudnn,
     "aten._fused_rms_norm": normalize_square,
     "aten._scaled_dot_product_flash_attention_for_cpu": attend,
     "aten._scaled_dot_product_flash_attention_for_cpu_backward": attend_backward,

@@ -12,14 +12,14 @@ from torch import Tensor
 from gonogo.instrument.running_error.companion import EXACT, Error, is_inexact, join, spread_out, total
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.origins import Top, Total
+from gonogo.instrument.running_error.pieces import Cut, map_pieces
 from gonogo.instrument.running_error.rules.positions import doubt_ranks
 from gonogo.instrument.running_error.summation import (
     FEW,
     LONG,
-    add_swamped,
     are_whole,
+    bound_chains,
     bound_growth,
-    bound_lean,
     bound_orders,
     grow_repeated,
     is_mixed,
@@ -75,10 +75,10 @@ def round_sum(
     bound = absolute * growth
     if ctx.contract.summation != "blocked" or x.is_complex():
         return bound
-    mixed = is_mixed(growth, length, absolute, value)
-    if mixed or length > FEW:
+    mixed = length > FEW or is_mixed(growth, length, absolute, value)
+    if mixed:
         squares = add_magnitudes(x, 2, value, rest, named).square_()
-        bound = torch.minimum(bound, bound_orders(length, squares.clone(), value)) if mixed else bound
+        bound = torch.minimum(bound, bound_orders(length, squares.clone(), value))
         bound = grow_repeated(bound, squares, value, length)
     if are_whole(x, err):
         return limit_whole(bound, absolute, length, ctx.unit)
@@ -86,11 +86,11 @@ def round_sum(
         return bound
     dims = tuple(find_dims(x, rest, named))
     kept = restore_dims(value, x, dims) if x.dim() else value
+    lean, lost = bound_chains(x, kept, length, ctx.unit, dims)
     if err.ulps or err.extra is not None:  # raw inputs have few bits, and lean neither way
-        bound = torch.maximum(bound, bound_lean(x, kept, ctx.unit, dims).reshape(bound.shape))
-    if bool((2 * value.abs() > absolute).any()):
-        bound = bound + add_swamped(x, kept, ctx.unit).sum(dims).reshape(bound.shape)
-    return bound
+        bound = torch.maximum(bound, lean.reshape(bound.shape))
+    one_sided = (2 * value.abs() > absolute).any()
+    return torch.where(one_sided, bound + lost.reshape(bound.shape), bound)
 
 
 def add_magnitudes(x: Tensor, order: int, value: Tensor, rest: Any, named: Any) -> Tensor:
@@ -182,15 +182,25 @@ def pick_extreme(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tupl
         spread = spread_out(err.extra, x.shape)
         extra = spread
         if x.dim():
-            chosen = torch.where(x == kept, spread, 0.0).amax(dims, True)
-            near = (x - kept).abs() <= ctx.reach(x, spread) + ctx.reach(kept, chosen)
-            extra = torch.where(near | (x == kept), spread, 0.0).amax(dims, keepdim).reshape(value.shape)
+
+            def find_slice(cut: Cut) -> Tensor:
+                return find_nearest(ctx, cut(x), cut(spread), cut(kept), dims)
+
+            extra = map_pieces(find_slice, x, find_dims(x, args[1:], kwargs)).reshape(value.shape)
         error = Error(extra, err.ulps)
     if op_name(op) in ("amax", "max"):
         error = replace(error, origin=Top(x, find_dims(x, args[1:], kwargs)))
     if isinstance(made, tuple):
         doubt_ranks(ctx, x, err, read_dim(op, args, kwargs), made[1])
     return made, (error, EXACT) if isinstance(made, tuple) else error
+
+
+def find_nearest(ctx: RunningErrorMode, x: Tensor, spread: Tensor, extreme: Tensor, dims: Any) -> Tensor:
+    """The largest error of all that may be the extreme along `dims` in a kernel."""
+    ties = x == extreme
+    chosen = torch.where(ties, spread, 0.0).amax(dims, True)
+    near = (x - extreme).abs_() <= ctx.reach(x, spread) + ctx.reach(extreme, chosen)
+    return torch.where(near.logical_or_(ties), spread, 0.0).amax(dims, True)
 
 
 def restore_dims(value: Tensor, x: Tensor, dims: Any) -> Tensor:
