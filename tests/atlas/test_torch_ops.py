@@ -15,12 +15,13 @@ import torch.nn.functional as F  # noqa: N812
 from command import gonogo
 from sampled_rules import SAMPLED
 
-from gonogo.atlas import Finding, make_atlas
+from gonogo.atlas import Finding, make_atlas, sum_up
 from gonogo.errors import InputError
 from gonogo.instrument.gauges import gauge
 from gonogo.instrument.readings import read
 from gonogo.instrument.running_error import trace
 from gonogo.instrument.running_error.rules import RULES
+from gonogo.records import RunDirectory, read_run
 from gonogo.schema import Contract
 
 BEYOND = {
@@ -85,8 +86,9 @@ def findings() -> Iterator[list[Finding]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace, "RULES", {name: record(name) for name in RULES})
-        found = make_atlas(samples=2, dtypes=("float32",))
-        yield found + make_atlas(samples=1, dtypes=("bfloat16",), passes=("forward",))
+        records = make_atlas(samples=2, dtypes=("float32",))
+        records += make_atlas(samples=1, dtypes=("bfloat16",), passes=("forward",))
+        yield sum_up(records, "cpu")
 
 
 def count(findings: list[Finding], kind: str, dtype: str) -> float:
@@ -142,13 +144,32 @@ def test_rules_are_exercised(findings: list[Finding]) -> None:
 
 
 def test_the_command(tmp_path) -> None:
-    page = tmp_path / "atlas.md"
-    done = gonogo("atlas", "softmax", "geqrf", "--dtype", "float32", "--pass", "forward", "-o", page, "--json")
+    """Measured with records, and told of these alone: the same."""
+    page, folder = tmp_path / "atlas.md", tmp_path / "run"
+    asked = ("atlas", "softmax", "geqrf", "--dtype", "float32", "--pass", "forward", "--workers", "2")
+    done = gonogo(*asked, "--record", folder, "-o", page, "--json")
     assert done.returncode == 0, done.stderr
     told = {one["op"]: one for one in json.loads(done.stdout)["findings"]}
     assert (told["softmax"]["state"], told["geqrf"]["state"]) == ("scaled", "refused")
     assert 0 < told["softmax"]["deterministic"] <= told["softmax"]["bound"] < 3
-    assert "| softmax | forward | float32 | scaled |" in page.read_text()
+    assert "| softmax | forward | float32 |" in page.read_text()
+    again = gonogo("atlas", "--from", folder, "--json")
+    assert again.returncode == 0, again.stderr
+    assert {one["op"]: one["state"] for one in json.loads(again.stdout)["findings"]} == {
+        name: one["state"] for name, one in told.items()
+    }
+    rows = read_run(folder).to_pylist()
+    assert {row["op"] for row in rows} == {"torch.softmax", "torch.geqrf"}
+    assert max(row["bound"] for row in rows if row["outcome"] == "ok") == pytest.approx(told["softmax"]["bound"])
     with pytest.raises(InputError, match=r"torch's tests have no op 'sofmax'\. Did you mean softmax"):
         make_atlas(["sofmax"])
     assert torch.is_grad_enabled()
+
+
+def test_records_of_other_runs_are_no_atlas(tmp_path) -> None:
+    folder = tmp_path / "empty"
+    RunDirectory(folder, {}).close()
+    done = gonogo("atlas", "--from", folder)
+    assert done.returncode == 2
+    assert "has no records of torch's ops. Make some: gonogo atlas --record" in done.stderr
+    assert gonogo("atlas", "softmax", "--from", folder).returncode == 2

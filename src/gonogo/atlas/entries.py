@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -74,6 +75,7 @@ class Entry:
         return Sample(function, tuple(leaves[place].detach() for place in places), differentiated)
 
 
+@cache
 def list_entries() -> dict[str, Entry]:
     """All ops, by name; variants of one behind a dot."""
     named = ((".".join(filter(None, (info.name, info.variant_test_name))), info) for info in op_db)

@@ -1,11 +1,9 @@
-"""An op of torch's and samples of its arguments → readings of torch's own kernel, or why it has no scale."""
+"""An op of torch's and samples of its arguments → records of torch's own kernel, or why it has no scale."""
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,17 +11,15 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from gonogo.atlas.entries import Entry, Sample
-from gonogo.atlas.finding import Finding, State
-from gonogo.errors import BadReference, GonogoError, NoErrorRule
+from gonogo.atlas.finding import GRADIENT, NOTHING, name_op
+from gonogo.errors import BadReference, CampaignFailed, GonogoError, NoErrorRule
 from gonogo.guest import flags
 from gonogo.instrument.gauges import gauge
 from gonogo.instrument.readings import read
 from gonogo.instrument.running_error.facts import RANDOM_HINT
 from gonogo.instrument.running_error.trace import Leaf, trace_call
-from gonogo.schema import Contract
+from gonogo.schema import Contract, Record
 
-LIMIT = 3.0
-"""What limits of correct kernels are near."""
 COTANGENT = 0.75
 """What gradients are made with: the same in every dtype."""
 BLIND = "no finite bound: half of its elements or more may be anything"
@@ -33,67 +29,45 @@ class LeftOut(Exception):
     """A sample with nothing to scale."""
 
 
-@dataclass
-class _Readings:
-    """Of the samples of an op so far, by one contract."""
-
-    bound: float = 0.0
-    deterministic: float = 0.0
-    ulp: float = 0.0
-    worst: str = ""
-    ratios: list[float] = field(default_factory=list)
-    samples: int = 0
-
-    @property
-    def is_beyond(self) -> bool:
-        """Whether rounding does not explain it."""
-        return self.deterministic > 1 or self.bound > LIMIT
-
-
-def survey(entry: Entry, dtype: str, device: str, *, gradient: bool, most: int) -> Finding | None:
-    """Readings of an op in a dtype; None where torch has none, or nothing to draw for it."""
-    own = "float64" if dtype == "float64" else "float32"
-    contracts = {"float32" if own == "float32" else own: Contract(accumulate=own)}
-    if dtype in ("bfloat16", "float16"):
-        contracts[dtype] = Contract(accumulate=dtype)
-    readings = {name: _Readings() for name in contracts}
-    refused: list[str] = []
-    left: list[str] = []
+def survey(entry: Entry, dtype: str, device: str, *, kind: str, most: int) -> list[Record]:
+    """Readings of an op in a dtype, sample by sample; none where torch has no such kernel, or no samples of it."""
     try:
-        samples = list(entry.draw(dtype, device, most, gradient=gradient))
+        samples = list(entry.draw(dtype, device, most, gradient=kind == "gradient"))
     except Exception as error:  # noqa: BLE001  torch's own samples do not run everywhere
-        return Finding(entry.name, dtype, device, _name(gradient), "left out", f"no samples here: {_tell(error)}")
-    for sample in samples:
+        return [_refuse(_begin(entry, dtype, kind, 0, ""), f"{NOTHING}no samples here: {_tell(error)}")]
+    records = []
+    for at, sample in enumerate(samples):
+        blank = _begin(entry, dtype, kind, at, sample.describe())
         try:
-            _survey_sample(entry, sample, contracts, readings, gradient=gradient)
+            records += _survey_sample(entry, sample, blank)
+        except CampaignFailed:
+            raise
         except LeftOut as error:
-            left.append(str(error))
+            records.append(_refuse(blank, f"{NOTHING}{error}"))
         except (GonogoError, RuntimeError, NotImplementedError) as error:
-            (left if RANDOM_HINT in str(error) else refused).append(_tell(error))
-    if not samples:
-        return None
-    best = min(readings, key=lambda name: (readings[name].is_beyond, list(readings).index(name)))
-    return _sum_up(entry, dtype, device, gradient, readings[best], best, refused, left)
+            _check_device(error, entry)
+            nothing = NOTHING if RANDOM_HINT in str(error) else ""
+            records.append(_refuse(blank, f"{nothing}{_tell(error)}"))
+    return records
 
 
-def _sum_up(
-    entry: Entry, dtype: str, device: str, gradient: bool, found: _Readings, contract: str, refused: Sequence[str],
-    left: Sequence[str],
-) -> Finding:  # fmt: skip
-    facts = (entry.name, dtype, device, _name(gradient))
-    if not found.samples and not refused:
-        return Finding(*facts, "left out", left[0])
-    if not found.samples:
-        return Finding(*facts, "refused", refused[0])
-    state: State = "partly" if refused else "scaled"
-    return Finding(
-        *facts, state, refused[0] if refused else "", found.samples, contract, found.bound, found.deterministic,
-        found.ulp, statistics.median(found.ratios) if found.ratios else None, found.worst,
+def _check_device(error: Exception, entry: Entry) -> None:
+    """Stop where an op has taken the GPU's context with it: nothing that follows would be measured."""
+    if "CUDA error" in str(error):
+        raise CampaignFailed(f"{entry.name} has lost the GPU to this process: {_tell(error)}") from error
+
+
+def _begin(entry: Entry, dtype: str, kind: str, at: int, shapes: str) -> Record:
+    op = name_op(entry.name, kind)
+    return Record(
+        number=0, case=f"{op}:{dtype}:sample:{at}", op=op, dtype=dtype, shape=shapes, layout="-",
+        distribution="torch's own", strategy="sample", seed=at, reduced_length=1, kernel="torch", role="control",
+        framework="torch", contract="float64" if dtype == "float64" else "float32",
     )  # fmt: skip
 
 
-def _name(gradient: bool) -> str:
-    return "gradient" if gradient else "forward"
+def _refuse(blank: Record, detail: str) -> Record:
+    return replace(blank, outcome="refused", detail=detail)
 
 
 def _tell(error: Exception) -> str:
@@ -101,18 +75,18 @@ def _tell(error: Exception) -> str:
     return f"{problem}".partition("\n")[0][:160]
 
 
-def _survey_sample(
-    entry: Entry, sample: Sample, contracts: dict[str, Contract], readings: dict[str, _Readings], *, gradient: bool
-) -> None:
-    function = _differentiate(sample) if gradient else sample.function
+def _survey_sample(entry: Entry, sample: Sample, blank: Record) -> list[Record]:
+    """What torch's kernel reads on a sample: by float32 inside and, of half precision, by its own dtype."""
+    function = _differentiate(sample) if blank.op.endswith(GRADIENT) else sample.function
     made = _run_twice(entry, function, sample.tensors)
-    for name, contract in contracts.items():
-        loaded = contract.accumulate in ("float32", "float64")
+    records = []
+    for accumulate in dict.fromkeys((blank.contract, blank.dtype)):
+        contract = Contract(accumulate=accumulate)
+        loaded = accumulate in ("float32", "float64")
         scaled = _trace(function, sample, contract, loaded=loaded)
-        chained = _trace(
-            function, sample, Contract(accumulate=contract.accumulate, summation="sequential"), loaded=loaded
-        )
-        _read(made, scaled, chained, contract, readings[name], sample)
+        chained = _trace(function, sample, replace(contract, summation="sequential"), loaded=loaded)
+        records.append(_read(made, scaled, chained, replace(blank, contract=accumulate)))
+    return records
 
 
 def _trace(function: Callable[..., Any], sample: Sample, contract: Contract, *, loaded: bool) -> list[Leaf]:
@@ -153,6 +127,7 @@ def _run_twice(entry: Entry, function: Callable[..., Any], tensors: Sequence[Ten
             try:
                 outputs.append(function(*(x.clone() for x in tensors)))
             except Exception as error:  # noqa: BLE001  what torch itself cannot run here is not for a scale to explain
+                _check_device(error, entry)
                 raise LeftOut(f"torch cannot run it: {_tell(error)}") from None
     leaves = [leaf for leaf in tree_leaves(outputs[0]) if isinstance(leaf, Tensor)]
     if any(leaf.layout is not torch.strided for leaf in (*leaves, *tensors)):
@@ -168,14 +143,12 @@ def _run_twice(entry: Entry, function: Callable[..., Any], tensors: Sequence[Ten
     return floating
 
 
-def _read(
-    made: Sequence[Tensor], scaled: Sequence[Leaf], chained: Sequence[Leaf], contract: Contract, found: _Readings,
-    sample: Sample,
-) -> None:  # fmt: skip
-    """Add the readings of one sample."""
+def _read(made: Sequence[Tensor], scaled: Sequence[Leaf], chained: Sequence[Leaf], blank: Record) -> Record:
+    """The record of a sample: of each reading the largest over its outputs."""
     if not len(made) == len(scaled) == len(chained):
         raise BadReference(f"gave {len(scaled)} floating outputs where torch gives {len(made)}")
-    by = gauge("bound", accumulate=contract.accumulate)
+    by = gauge("bound", accumulate=blank.contract)
+    bound = deterministic = ulp = 0.0
     for output, leaf, chain in zip(made, scaled, chained, strict=True):
         assert leaf.scale is not None
         finite = leaf.value.isfinite()
@@ -183,12 +156,7 @@ def _read(
             continue
         if float(leaf.scale[finite].isinf().double().mean()) >= 0.5:
             raise BadReference(BLIND)
-        reading = read(output, leaf.value, gauge=by, scale=leaf.scale).worst
-        if reading >= found.bound or not found.worst:
-            found.worst = sample.describe()
-        found.bound = max(found.bound, reading)
-        found.deterministic = max(found.deterministic, read(output, chain.value, gauge=by, scale=chain.scale).worst)
-        found.ulp = max(found.ulp, read(output, leaf.value, gauge="ulp").worst)
-        if 0 < reading < math.inf:
-            found.ratios.append(1 / reading)
-    found.samples += 1
+        bound = max(bound, read(output, leaf.value, gauge=by, scale=leaf.scale).worst)
+        deterministic = max(deterministic, read(output, chain.value, gauge=by, scale=chain.scale).worst)
+        ulp = max(ulp, read(output, leaf.value, gauge="ulp").worst)
+    return replace(blank, bound=bound, deterministic=deterministic, ulp=ulp)

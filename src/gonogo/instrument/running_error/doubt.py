@@ -6,6 +6,7 @@ kernel may find the other answer, and everything chosen by it may be the other b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ def find_reach(value: Any, extra: Tensor | None, unit: float, largest: float) ->
     """
     if extra is None:
         return 0.0
+    if largest == math.inf and extra.numel() and math.isfinite(float(extra.max())):  # as good as always
+        return extra * (NEAR * unit)
     beyond = torch.as_tensor(value, device=extra.device).abs() >= largest / 2
     return torch.where(extra.isinf() & beyond, 0.0, extra * (NEAR * unit))
 

@@ -169,9 +169,6 @@ def normalize_batch(
         None if weight is None else weight.reshape(column),
         None if bias is None else bias.reshape(column),
     )
-    # Outside training torch keeps empty buffers in place of the moments.
-    if not training:
-        return made, x.new_zeros(0), x.new_zeros(0)
     return made, mean.reshape(-1), inverse.reshape(-1)
 
 

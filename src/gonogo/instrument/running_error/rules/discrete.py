@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gonogo.errors import NoErrorRule
 from gonogo.instrument.running_error.companion import CONSTANT, EXACT, Error, total
-from gonogo.instrument.running_error.facts import name_ops, narrow_format
+from gonogo.instrument.running_error.facts import constant_ulps, name_ops, narrow_format
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules.arithmetic import JUMP_HINT
 from gonogo.instrument.running_error.rules.positions import POSITIONS
@@ -41,15 +41,26 @@ def step(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor
 
 def round_to_whole(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
     """Floor and kin: a whole number, another one where the value's own error reaches the next step."""
-    if len(args) > 1 or kwargs:  # round to so many decimals
-        return step(ctx, op, args, kwargs)
     x, err = ctx.split(args[0])
-    value = op(x)
+    value = op(x, **kwargs)
+    if decimals := kwargs.get("decimals", 0):
+        return value, round_decimals(ctx, x, err, decimals)
     if err.exact:
         return value, Error(whole=True)
-    low, high = (op(end) for end in find_ends(ctx, x, err))
+    low, high = (op(end, **kwargs) for end in find_ends(ctx, x, err))
     jump = torch.maximum(high - value, value - low)
     return value, Error(jump / ctx.unit if bool((jump != 0).any()) else None, whole=True)
+
+
+def round_decimals(ctx: RunningErrorMode, x: Tensor, err: Error, decimals: int) -> Error:
+    """x·10^d, rounded as a product is, to a whole number, which another may be near; and 10^d out of it again."""
+    factor = 10.0**decimals
+    scaled = x * factor
+    own = scaled.abs() * ((2 + constant_ulps(10.0 ** abs(decimals), ctx.contract.accumulate)) * ctx.unit)
+    reach = own + (0.0 if err.exact else find_ends(ctx, x, err)[1] - x) * factor
+    whole = scaled.round()
+    jump = torch.maximum((scaled + reach).round() - whole, whole - (scaled - reach).round()).div_(factor * ctx.unit)
+    return Error(jump if bool((jump != 0).any()) else None, ctx.accuracy("div").relative)
 
 
 def find_ends(ctx: RunningErrorMode, x: Tensor, err: Error) -> tuple[Tensor, Tensor]:
