@@ -88,3 +88,45 @@ def test_programs_that_write() -> None:
         assert all(bool((scale >= 0).all()) for scale in scales), seed
         judged += 1
     assert judged > 0.8 * PROGRAMS
+
+
+class Cache(torch.nn.Module):
+    """Keeps what it was given: in a buffer, in an attribute that is none, and by index."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(4, 3, dtype=torch.float64))
+        self.hidden = torch.ones(2, 3, dtype=torch.float64)
+        self.calls = torch.zeros((), dtype=torch.int64)
+
+    def forward(self, x):
+        self.kept[1:3] = torch.tanh(x)
+        self.hidden.copy_(x * 1.1)
+        self.hidden = self.hidden.to(x.device)
+        self.calls += 1
+        return self.kept.sum(0) + self.hidden.mean(0)
+
+
+def test_a_module_may_write_to_what_it_keeps() -> None:
+    module, x = Cache(), torch.rand(2, 3, dtype=torch.float64)
+    expected, scale = error_scale(module, [x])
+    assert bool((module.kept == 0).all())
+    assert bool((module.hidden == 1).all())
+    assert int(module.calls) == 0
+    pure, wanted = error_scale(lambda x: torch.tanh(x).sum(0) + (x * 1.1).mean(0), [x])
+    torch.testing.assert_close(expected, pure)
+    torch.testing.assert_close(scale, wanted, rtol=0.5, atol=0)
+    torch.testing.assert_close(expected, module(x))
+
+
+def test_what_is_written_and_returned_is_tracked() -> None:
+    kept = torch.zeros(3, dtype=torch.float64)
+
+    def reference(x):
+        kept.copy_(x / 3)
+        return kept
+
+    expected, scale = error_scale(reference, [torch.ones(3)])
+    torch.testing.assert_close(expected, torch.full((3,), 1 / 3, dtype=torch.float64))
+    assert bool((scale > 0).all())
+    assert bool((kept == 0).all())

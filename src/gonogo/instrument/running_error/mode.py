@@ -8,7 +8,7 @@ integers and booleans are plain, because a discrete value is either right or wro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +52,7 @@ from gonogo.instrument.running_error.facts import (
     is_whole,
     read_schema,
 )
+from gonogo.instrument.running_error.writes import exchange
 from gonogo.schema import Contract
 
 Rule = Callable[..., tuple[Any, Any]]
@@ -91,6 +92,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.doubts = Doubts()
         self.summed = False
         """Whether the reference added up more than one term."""
+        self.advice: tuple[str, str] | None = None
+        """Of an op that made what no bound holds for: its name, and what to judge instead."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -101,6 +104,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Forget what a run found that was given up."""
         self.doubts = Doubts()
         self.summed = False
+        self.advice = None
 
     # What rules use.
 
@@ -166,18 +170,25 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except WritesInPlace:
             return self.run_functional(function, args, kwargs)
 
-    def run_functional(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run `function` with every write made an op that returns what was written, as torch's compiler has it."""
+    def run_functional(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, outside: Sequence[Tensor] = ()
+    ) -> Any:
+        """Run `function` with every write made an op that returns what was written, as torch's compiler has it.
 
-        def run(args: Any, kwargs: Any) -> Any:
-            made = function(*args, **kwargs)
+        `outside` are tensors that it writes to though it neither made nor was given them, such as a module's.
+        """
+
+        def run(args: Any, kwargs: Any, instead: list[Tensor]) -> Any:
+            with exchange(outside, instead) as swap:
+                made = swap(function(*args, **kwargs))
             self.returning = True
             return made
 
+        instead = [Tracked(widen(x), EXACT) if is_inexact(x) else x.clone() for x in outside]
         before, self.functional = self.functional, True
         try:
             with self:
-                return functionalize(run)(args, dict(kwargs))
+                return functionalize(run)(args, dict(kwargs), instead)
         except RuntimeError as error:
             if "mutating a non-functional tensor" not in str(error):
                 raise

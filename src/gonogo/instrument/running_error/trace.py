@@ -25,6 +25,7 @@ from gonogo.instrument.running_error.doubt import Allows
 from gonogo.instrument.running_error.facts import REPEATED_HINT
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules import PASSIVE, RULES, TAKES_COMPLEX
+from gonogo.instrument.running_error.writes import find_written, keep_modules
 from gonogo.schema import Contract
 
 Scaled = Tensor | tuple[Tensor, ...]
@@ -93,7 +94,14 @@ def trace_call(
             leaves = [settle_leaf(path, leaf, mode, floor, loaded) for path, leaf in list_leaves(output)]
             if all(leaf.is_finite for leaf in leaves):
                 break
+        if mode.advice is not None and any(map(is_lost, leaves)):
+            raise NoErrorRule(*mode.advice)
         return output, leaves, mode.summed
+
+
+def is_lost(leaf: Leaf) -> bool:
+    """Whether nothing is known of any element."""
+    return leaf.scale is not None and bool(leaf.scale.numel()) and bool(leaf.scale.isinf().all())
 
 
 class Loaded:
@@ -150,17 +158,31 @@ def run_tracked(reference: Callable[..., Any], prepared: Any, mode: RunningError
 
     args, kwargs = map_leaves(track, prepared)
     # Composite ops reach a dispatch mode in parts only where autograd's own dispatch is switched on.
-    with torch.inference_mode(False), torch.no_grad():
+    with keep_modules(reference), torch.inference_mode(False), torch.no_grad():
         try:
             with mode, step_by_step():
                 return reference(*args, **kwargs)
         except WritesInPlace:
+            plain, outside = run_plain(reference, prepared)
             args, kwargs = map_leaves(track, prepared)
             mode.begin_again()
             with step_by_step():
-                output = mode.run_functional(reference, args, kwargs)
-            check_writes(reference, prepared, output)
+                output = mode.run_functional(reference, args, kwargs, outside)
+            check_writes(plain, output)
             return output
+
+
+def run_plain(reference: Callable[..., Any], prepared: Any) -> tuple[Any, list[Tensor]]:
+    """What a reference gives as it is, and tensors that it writes to and neither made nor was given."""
+
+    def copy(path: str, leaf: Any) -> Any:
+        leaf = leaf.value if isinstance(leaf, Loaded) else leaf
+        return leaf.clone() if isinstance(leaf, Tensor) else leaf
+
+    args, kwargs = map_leaves(copy, prepared)
+    given = [leaf for _, leaf in list_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    with keep_modules(reference):
+        return find_written(lambda: reference(*args, **kwargs), given)
 
 
 def step_by_step() -> AbstractContextManager[Any]:
@@ -183,22 +205,16 @@ class StepByStep(TorchFunctionMode):
             torch._C._set_cudnn_enabled(before)
 
 
-def check_writes(reference: Callable[..., Any], prepared: Any, output: Any) -> None:
+def check_writes(plain: Any, output: Any) -> None:
     """Refuse what is not what the reference gives as it is: a wrong expected value is worse than none.
 
     Where a tensor repeats its memory torch writes each place once; without writes what meets there is added up.
     """
-
-    def copy(path: str, leaf: Any) -> Any:
-        leaf = leaf.value if isinstance(leaf, Loaded) else leaf
-        return leaf.clone() if isinstance(leaf, Tensor) else leaf
-
-    args, kwargs = map_leaves(copy, prepared)
-    plain = dict(list_leaves(reference(*args, **kwargs)))
+    expected = dict(list_leaves(plain))
     for path, leaf in list_leaves(output):
         if not isinstance(leaf, Tensor) or not leaf.is_floating_point():
             continue
-        value, other = split_output(leaf)[0], plain.get(path)
+        value, other = split_output(leaf)[0], expected.get(path)
         # A buffer of a narrower format rounds what is written to it, and the value here is not rounded.
         alike = (
             isinstance(other, Tensor)

@@ -310,6 +310,7 @@ def find_spectrum(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tup
     """Values of a symmetric matrix, singular values: off by ‖ΔA‖₂ at most (Weyl). Their vectors are refused."""
     a, err = ctx.split(args[0])
     name = op._schema.name
+    ctx.advice = (name.replace("::", "."), VECTORS_HINT)
     made = op(a, *args[1:], **kwargs)
     size = max(a.shape[-2:], default=1)
     norm = torch.linalg.matrix_norm(a) * (4 * ctx.growth(size) + 4) + torch.linalg.matrix_norm(widen_error(a, err))
