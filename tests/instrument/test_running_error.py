@@ -26,10 +26,12 @@ from gonogo.cases import Call  # noqa: E402
 from gonogo.execution.measurement import read_bounds  # noqa: E402
 from gonogo.execution.reference import make_reference  # noqa: E402
 from gonogo.formats import get_format  # noqa: E402
+from gonogo.instrument.readings import read  # noqa: E402
 from gonogo.instrument.running_error import error_scale  # noqa: E402
 from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, total  # noqa: E402
 from gonogo.instrument.running_error.mode import RunningErrorMode  # noqa: E402
 from gonogo.instrument.running_error.rules import PASSIVE, RULES  # noqa: E402
+from gonogo.instrument.running_error.rules.linear_algebra import bound_factors  # noqa: E402
 from gonogo.instrument.running_error.rules.recurrent import RECURRENT  # noqa: E402
 from gonogo.instrument.running_error.rules.smooth import SLOPES  # noqa: E402
 from gonogo.ops import get_op  # noqa: E402
@@ -1608,3 +1610,22 @@ def test_a_subnormal_of_float16_keeps_its_charge_in_float64():
     )
     assert scale.dtype == torch.float64
     assert bool((scale * 2.0**-11 >= 2.0**-25).all()), "half a step of a subnormal"
+
+
+def test_factors_without_exchanged_rows_are_charged_for_their_own_size():
+    """A GPU takes pivot=False: with a small pivot L and U are large, and so is what elimination rounds."""
+    torch.manual_seed(12)
+    a = torch.rand(6, 6)
+    a[0, 0] = 1e-3
+    packed = a.clone()
+    exact = a.double()
+    for step in range(5):
+        for matrix in (packed, exact):
+            matrix[step + 1 :, step] /= matrix[step, step].clone()
+            matrix[step + 1 :, step + 1 :] -= matrix[step + 1 :, step, None] * matrix[step, step + 1 :]
+    lower, upper = exact.tril(-1) + torch.eye(6).double(), exact.triu()
+    mode = RunningErrorMode(Contract(summation="sequential"), RULES, PASSIVE, guarded=False)
+    own = bound_factors(mode, a.double(), EXACT, (torch.zeros(0), lower, upper))[0]
+    exchanged = bound_factors(mode, a.double(), EXACT, torch.linalg.lu(a.double()))[0]
+    worst = [read(packed, exact, gauge="bound", scale=scale).worst for scale in (own, exchanged)]
+    assert worst[0] <= 1 < worst[1]

@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 
 from gonogo.errors import NoErrorRule  # noqa: E402
 from gonogo.instrument.running_error import error_scale  # noqa: E402
+from gonogo.instrument.running_error.trace import trace_call  # noqa: E402
+from gonogo.schema import Contract  # noqa: E402
 
 PROGRAMS = 300
 
@@ -130,3 +132,55 @@ def test_what_is_written_and_returned_is_tracked() -> None:
     torch.testing.assert_close(expected, torch.full((3,), 1 / 3, dtype=torch.float64))
     assert bool((scale > 0).all())
     assert bool((kept == 0).all())
+
+
+def attend_by_rows(q, k, v, starts):
+    """As many public references are: half precision inside, an output filled in by index."""
+    output = torch.zeros(q.shape, dtype=torch.bfloat16)
+    weight = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32)
+    for row in range(len(starts) - 1):
+        first, last = int(starts[row].item()), int(starts[row + 1].item())
+        if first == last:
+            output[row].zero_()
+            continue
+        scores = torch.einsum("hd,nhd->hn", q[row].to(torch.float16), k[first:last].half()) * 0.25
+        scores.masked_fill_(scores.isnan(), -torch.inf)
+        weight[row] = torch.logsumexp(scores.float(), -1)
+        output[row] = torch.einsum("hn,nhd->hd", torch.softmax(scores, -1), v[first:last].half()).to(torch.bfloat16)
+    return {"output": output, "weight": weight}
+
+
+def test_a_reference_in_half_precision_may_write_by_index() -> None:
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 16), torch.randn(9, 2, 16), torch.randn(9, 2, 16)
+    starts = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
+    leaves = trace_call(attend_by_rows, (q, k, v, starts), {}, Contract(), loaded=True)[1]
+    found = {leaf.path: leaf for leaf in leaves}
+    scores = torch.einsum("hd,nhd->hn", q[0].double(), k[:4].double()) * 0.25
+    exact = torch.einsum("hn,nhd->hd", torch.softmax(scores, -1), v[:4].double())
+    torch.testing.assert_close(found["output"].value[0], exact)
+    assert bool((found["output"].scale[[0, 2]] > 0).all())
+    assert bool((found["output"].value[1] == 0).all())
+    assert bool(found["weight"].value[1].isinf().all())
+
+
+def write_into_two(x, y):
+    values, places = torch.empty(3, dtype=torch.float64), torch.empty(3, dtype=torch.int64)
+    torch.sort(x * y, out=(values, places))
+    return values
+
+
+OUT = {
+    "subtract": lambda x, y: torch.subtract(x, y, out=torch.empty(3, dtype=torch.float64)),
+    "matmul": lambda x, y: torch.matmul(x, y, out=torch.empty((), dtype=torch.float64)),
+    "of another size": lambda x, y: torch.add(x, y, out=torch.empty(0, dtype=torch.float64)),
+    "two": write_into_two,
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_what_is_written_to_out_is_tracked(name) -> None:
+    x, y = torch.tensor([0.1, 0.2, 0.4]), torch.tensor([0.3, 0.2, 0.7])
+    expected, scale = error_scale(OUT[name], [x, y])
+    torch.testing.assert_close(expected, OUT[name](x.double(), y.double()))
+    assert bool((scale > 0).all())

@@ -69,8 +69,22 @@ def find_written(run: Callable[[], Any], given: Sequence[Tensor]) -> tuple[Any, 
     return made, [tensor for tensor, _ in watch.written]
 
 
+NARROWING = frozenset({"half", "bfloat16", "float"})
+"""Methods that cast."""
+
+
+def _widen_dtype(arg: Any) -> Any:
+    if not isinstance(arg, torch.dtype):
+        return arg
+    return torch.float64 if arg.is_floating_point else torch.complex128 if arg.is_complex else arg
+
+
 class _Watch(TorchFunctionMode):
-    """Keeps what tensors from outside held before they are first written to."""
+    """Keeps what tensors from outside held before they are first written to, and leaves narrowing casts out.
+
+    A reference may compute in half precision. What it writes must be what it writes to copies of its tensors, where
+    casts are left out, too.
+    """
 
     def __init__(self, given: Sequence[Tensor]) -> None:
         super().__init__()
@@ -81,11 +95,13 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the function; note what it makes, and what it writes to."""
-        target = args[0] if args and is_in_place(getattr(func, "__name__", "")) else (kwargs or {}).get("out")
+        name, (args, kwargs) = getattr(func, "__name__", ""), tree_map(_widen_dtype, (args, kwargs or {}))
+        func = torch.Tensor.double if name in NARROWING else func
+        target = args[0] if args and is_in_place(name) else kwargs.get("out")
         if isinstance(target, Tensor) and target not in self._inside:
             self.written.append((target, target.detach().clone()))
             self._inside[target] = True
-        made = func(*args, **(kwargs or {}))
+        made = func(*args, **kwargs)
         for leaf in tree_leaves(made):
             if isinstance(leaf, Tensor):
                 self._inside[leaf] = True
@@ -95,23 +111,33 @@ class _Watch(TorchFunctionMode):
 @contextmanager
 def exchange(outside: Sequence[Tensor], instead: Sequence[Tensor]) -> Iterator[Callable[[Any], Any]]:
     """Inside, functions get one tensor for the other; what is given does the same for any nest of them."""
-    places = {id(one): other for one, other in zip(outside, instead, strict=True)}
-
-    def swap(nest: Any) -> Any:
-        return tree_map(lambda one: places.get(id(one), one), nest) if places else nest
-
-    if not places:
-        yield swap
-        return
-    with _Exchange(swap):
-        yield swap
+    with _Exchange(outside, instead) as mode:
+        yield mode.swap
 
 
 class _Exchange(TorchFunctionMode):
-    def __init__(self, swap: Callable[[Any], Any]) -> None:
+    """Also writes to `out=` what a function returns without it: not all have a form that functionalize knows."""
+
+    def __init__(self, outside: Sequence[Tensor], instead: Sequence[Tensor]) -> None:
         super().__init__()
-        self._swap = swap
+        self._places = {id(one): (one, other) for one, other in zip(outside, instead, strict=True)}
+
+    def swap(self, nest: Any) -> Any:
+        """The same nest with other tensors in it."""
+        if not self._places:
+            return nest
+        return tree_map(lambda one: self._places.get(id(one), (one, one))[1], nest)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the function on others."""
-        return func(*self._swap(args), **self._swap(kwargs or {}))
+        args, kwargs = self.swap(args), self.swap(kwargs or {})
+        out = kwargs.pop("out", None)
+        made = func(*args, **kwargs)
+        if out is None:
+            return made
+        for target, one in zip(tree_leaves(out), tree_leaves(made), strict=True):
+            if target.shape == one.shape:
+                target.copy_(one)
+            else:  # torch gives it another size, and it has no values to keep
+                self._places[id(target)] = (target, one)
+        return self.swap(out)

@@ -271,6 +271,15 @@ def multiply_three(
     return product.sum(sumdim) if sumdim else product
 
 
+def limit_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """embedding_renorm: rows that are looked up, scaled down to a norm where theirs is larger."""
+    rows = torch.unique(indices)
+    chosen = weight[rows]
+    norms = vector_norm(chosen, norm_type, 1, keepdim=True)
+    scaled = torch.where(norms > max_norm, chosen * (max_norm / (norms + 1e-7)), chosen)
+    return weight.index_copy(0, rows, scaled)
+
+
 def add_exponentials(x: Tensor, dim: int) -> Tensor:
     """logcumsumexp: m + log Σe^(x−m) of each prefix, m its largest."""
     if not x.dim() or not x.numel():
@@ -285,6 +294,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "aten.addbmm": add_products,
     "aten._trilinear": multiply_three,
     "aten.logcumsumexp": add_exponentials,
+    "aten.embedding_renorm": limit_rows,
     "aten._softmax": softmax,
     "aten._safe_softmax": softmax,
     "aten._log_softmax": log_softmax,

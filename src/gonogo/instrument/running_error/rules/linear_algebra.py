@@ -9,6 +9,7 @@ Higham, Accuracy and Stability of Numerical Algorithms: 9.3 and 9.4 (LU), 8.5 (t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ def solve(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, 
 
     error = inverse @ (disturbed @ turn(x.abs()) + turn(widen_error(b, err_b)))
     error = error.squeeze(-1) if is_vector else error if left else error.mT
-    factored = _factor_errors(ctx, a, err_a)[0].reshape(made[1].shape)
+    factored = bound_factors(ctx, a, err_a, torch.lu_unpack(made[1], made[2]))[0].reshape(made[1].shape)
     return made, (Error(error), Error(factored), *[EXACT] * (len(made) - 2))
 
 
@@ -69,14 +70,20 @@ def invert(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any,
     return made, (Error(inverse @ disturbed @ inverse), EXACT)
 
 
-def _factor_errors(ctx: RunningErrorMode, a: Tensor, err: Error) -> tuple[Tensor, Tensor, Tensor]:
-    """Of L and U in one matrix, of L, of U: L·stril(L⁻¹ΔA·U⁻¹) and triu(L⁻¹ΔA·U⁻¹)·U, in absolute values."""
-    permutation, lower, upper = torch.linalg.lu(a)
+def bound_factors(
+    ctx: RunningErrorMode, a: Tensor, err: Error, factors: Sequence[Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of L and U in one matrix, of L, of U: L·stril(L⁻¹ΔA·U⁻¹) and triu(L⁻¹ΔA·U⁻¹)·U, in absolute values.
+
+    `factors` are P, L and U as they are, with rows exchanged or without: without, they may be far larger.
+    """
+    permutation, lower, upper = factors
     size = min(a.shape[-2:])
     first, last = lower[..., :size, :], upper[..., :, :size]
     inner = _invert_triangle(first, upper=False), _invert_triangle(last, upper=True)
     weight = lower.abs() @ upper.abs() * grow(ctx, size)
-    disturbed = weight + permutation.mT.abs() @ widen_error(a, err)
+    own = widen_error(a, err)
+    disturbed = weight + (permutation.mT.abs() @ own if permutation.numel() else own)
     moved = inner[0] @ disturbed[..., :size, :size] @ inner[1]
     of_lower = lower.abs() @ moved.tril(-1)
     of_upper = moved.triu() @ upper.abs()
@@ -101,14 +108,15 @@ def factor_packed(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tup
     """lu_factor: L and U in one matrix."""
     a, err = ctx.split(args[0])
     made = op(a, **kwargs)
-    return made, (Error(_factor_errors(ctx, a, err)[0]), *[EXACT] * (len(made) - 1))
+    packed = bound_factors(ctx, a, err, torch.lu_unpack(made[0], made[1]))[0]
+    return made, (Error(packed), *[EXACT] * (len(made) - 1))
 
 
 def factor(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """lu: P, L and U."""
     a, err = ctx.split(args[0])
     made = op(a, **kwargs)
-    _, lower, upper = _factor_errors(ctx, a, err)
+    _, lower, upper = bound_factors(ctx, a, err, made)
     return made, (EXACT, Error(lower), Error(upper))
 
 
@@ -146,7 +154,7 @@ def find_determinant(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> 
     made = op(a, **kwargs)
     disturbed, inverse = disturb_factors(ctx, a, err)
     moved = (inverse.mT * disturbed).sum((-2, -1)) + a.shape[-1]
-    packed = Error(_factor_errors(ctx, a, err)[0].reshape(a.shape))
+    packed = Error(bound_factors(ctx, a, err, torch.linalg.lu(a))[0].reshape(a.shape))
     if op._schema.name == "aten::_linalg_slogdet":
         near = moved * ctx.unit >= 1  # the sign itself is lost
         sign = Error(torch.zeros_like(made[0]).masked_fill_(near, 2 / ctx.unit))
