@@ -200,6 +200,8 @@ class LeafReading:
     """The limit above which zeros would pass for most of the leaf; None where there is none."""
     codes: str | None = None
     """The integer format of a leaf that stands for floating values."""
+    is_sampled: bool = False
+    """Whether its scale is from runs with roundings drawn at random."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

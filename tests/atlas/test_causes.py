@@ -37,7 +37,7 @@ def test_matrix_exp_is_wrong_in_half_precision(dtype, size):
     exact = torch.tensor([[float(x) for x in row] for row in mp.expm(mp.matrix(matrix.tolist())).tolist()])
     torch.testing.assert_close(torch.matrix_exp(matrix), exact.double(), rtol=1e-6, atol=0)
     made = torch.matrix_exp(matrix.to(dtype)).double()
-    assert not bool(((made - exact).abs() <= exact.abs()).all())
+    assert not bool(((made - exact).abs() <= exact.abs()).all())  # NaN, infinite, or of another order
 
 
 def test_soft_margin_loss_overflows():
@@ -80,12 +80,6 @@ def test_a_margin_of_many_digits_is_rounded():
 
 
 def test_a_quotient_is_rounded_before_it_is_cut_off():
-    numerator, denominator = torch.tensor([-3.890625]).bfloat16(), torch.tensor([0.26]).bfloat16()
-    exact = float(numerator) / float(denominator)
-    made = torch.div(numerator, denominator, rounding_mode="trunc")
-    assert -15 < exact < -14.9
-    assert float(made) in (-14.0, -15.0)
-    # Somewhere on the grid it is the next one.
     numerators = torch.arange(1.0, 9.0, 2**-5).bfloat16()
     denominators = torch.arange(0.1, 0.5, 2**-9).bfloat16().unsqueeze(1)
     found = torch.div(numerators, denominators, rounding_mode="trunc").double()

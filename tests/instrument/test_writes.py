@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from gonogo.errors import NoErrorRule  # noqa: E402
+from gonogo.errors import BadReference, NoErrorRule  # noqa: E402
 from gonogo.instrument.running_error import error_scale  # noqa: E402
 from gonogo.instrument.running_error.trace import trace_call  # noqa: E402
 from gonogo.schema import Contract  # noqa: E402
@@ -97,28 +99,98 @@ class Cache(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.register_buffer("kept", torch.zeros(4, 3, dtype=torch.float64))
+        self.register_buffer("kept", torch.full((4, 3), 0.5, dtype=torch.float16))
+        self.past = []
         self.hidden = torch.ones(2, 3, dtype=torch.float64)
         self.calls = torch.zeros((), dtype=torch.int64)
 
     def forward(self, x):
+        self.calls += 1
+        self.past.append(x * 2)
+        self.kept[0].zero_()
         self.kept[1:3] = torch.tanh(x)
+        torch.nn.functional.relu(self.kept, inplace=True)
         self.hidden.copy_(x * 1.1)
         self.hidden = self.hidden.to(x.device)
-        self.calls += 1
-        return self.kept.sum(0) + self.hidden.mean(0)
+        return (self.kept.sum(0) + self.hidden.mean(0)) / self.calls
 
 
 def test_a_module_may_write_to_what_it_keeps() -> None:
     module, x = Cache(), torch.rand(2, 3, dtype=torch.float64)
     expected, scale = error_scale(module, [x])
-    assert bool((module.kept == 0).all())
+    assert bool((module.kept == 0.5).all())
     assert bool((module.hidden == 1).all())
     assert int(module.calls) == 0
-    pure, wanted = error_scale(lambda x: torch.tanh(x).sum(0) + (x * 1.1).mean(0), [x])
+    assert module.past == []
+    pure, wanted = error_scale(lambda x: torch.tanh(x).sum(0) + 0.5 + (x * 1.1).mean(0), [x])
     torch.testing.assert_close(expected, pure)
     torch.testing.assert_close(scale, wanted, rtol=0.5, atol=0)
-    torch.testing.assert_close(expected, module(x))
+    torch.testing.assert_close(expected, module(x), rtol=1e-3, atol=1e-3)  # a buffer in half precision
+
+
+@dataclass
+class Held:
+    """An output that torch takes for a leaf."""
+
+    kept: torch.Tensor
+
+
+def test_what_is_written_and_returned_in_a_nest_is_tracked() -> None:
+    kept = torch.zeros(3, dtype=torch.float64)
+
+    def reference(x):
+        kept.copy_(x / 3)
+        return Held(kept)
+
+    (leaf,) = trace_call(reference, (torch.ones(3),), {}, Contract(), loaded=True)[1]
+    torch.testing.assert_close(leaf.value, torch.full((3,), 1 / 3, dtype=torch.float64))
+    assert bool((leaf.scale > 0).all())
+
+
+def fill_default(x):
+    out = torch.zeros(x.shape)
+    out[:] = x * x
+    return out - out.mean()
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x):
+        self.count += 1
+        buffer = torch.zeros_like(x)
+        buffer += x * 1.1
+        return buffer * self.count
+
+
+@pytest.mark.parametrize("reference", [fill_default, Counting()])
+def test_a_second_run_begins_as_the_first_did(reference) -> None:
+    x = torch.rand(5, dtype=torch.float64)
+    expected, _ = error_scale(reference, [x])
+    torch.testing.assert_close(expected, reference(x).double(), rtol=1e-6, atol=1e-6)
+
+
+def test_training_leaves_no_trace() -> None:
+    norm = torch.nn.BatchNorm1d(3).double()
+    before = copy.deepcopy(norm.state_dict())
+    error_scale(norm, [torch.randn(8, 3)])
+    assert all(torch.equal(value, before[name]) for name, value in norm.state_dict().items())
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_compiled_module_and_a_parameter() -> None:
+    scripted = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())).double()
+    assert bool(error_scale(scripted, [torch.rand(2, 3)])[1].isfinite().all())
+    linear = torch.nn.Linear(3, 3).double()
+
+    def reference(x):
+        linear.weight += x
+        return linear.weight * 1.0
+
+    with pytest.raises((NoErrorRule, BadReference)):
+        error_scale(reference, [torch.rand(3, 3)])
 
 
 def test_what_is_written_and_returned_is_tracked() -> None:

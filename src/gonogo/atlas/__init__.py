@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from gonogo.atlas.finding import Finding, sum_up
+from gonogo.atlas.finding import SAMPLES, Finding, sum_up
 from gonogo.errors import BackendMissing, CampaignFailed, InputError, suggest
 from gonogo.schema import Record, name_device
 
@@ -101,7 +101,7 @@ def load_atlas(folder: Path) -> tuple[list[Record], dict[str, Any]]:
     from gonogo.records import read_description, read_run
 
     rows = read_run(folder, COLUMNS).to_pylist()
-    records = [Record(**row) for row in rows if row["distribution"] == "torch's own"]
+    records = [Record(**row) for row in rows if row["distribution"] == SAMPLES]
     if not records:
         raise InputError(f"{folder} has no records of torch's ops. Make some: gonogo atlas --record {folder}")
     return records, read_description(folder).get("environment") or {}

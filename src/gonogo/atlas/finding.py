@@ -17,6 +17,8 @@ State = Literal["scaled", "partly", "refused", "left out"]
 
 NOTHING = "nothing to scale: "
 """How the detail of a record begins whose sample is random, sparse, uninitialised, or has no floating output."""
+SAMPLES = "torch's own"
+"""What records have for the distribution of their values."""
 PREFIX, GRADIENT = "torch.", ".gradient"
 """How records name an op: what it is called in torch's tests, between these."""
 
@@ -76,7 +78,9 @@ def sum_up(records: Iterable[Record], device: str) -> list[Finding]:
 def _sum_up_group(op: str, dtype: str, device: str, records: Sequence[Record]) -> Finding:
     kind = "gradient" if op.endswith(GRADIENT) else "forward"
     facts = (op.removeprefix(PREFIX).removesuffix(GRADIENT), dtype, device, kind)
-    details = [record.detail or "" for record in records if record.outcome == "refused"]
+    read_cases = {record.case for record in records if record.bound is not None}
+    unread = [record for record in records if record.outcome == "refused" and record.case not in read_cases]
+    details = [record.detail or "" for record in unread]
     refused = [detail for detail in details if not detail.startswith(NOTHING)]
     by_contract: dict[str, list[Record]] = {}
     for record in records:

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from gonogo.atlas.entries import Entry, Sample
-from gonogo.atlas.finding import GRADIENT, NOTHING, name_op
-from gonogo.errors import BadReference, CampaignFailed, GonogoError, NoErrorRule
+from gonogo.atlas.finding import GRADIENT, NOTHING, SAMPLES, name_op
+from gonogo.errors import BadReference, CampaignFailed, NoErrorRule
 from gonogo.guest import flags
 from gonogo.instrument.gauges import gauge
 from gonogo.instrument.readings import read
@@ -40,14 +40,8 @@ def survey(entry: Entry, dtype: str, device: str, *, kind: str, most: int) -> li
         blank = _begin(entry, dtype, kind, at, sample.describe())
         try:
             records += _survey_sample(entry, sample, blank)
-        except CampaignFailed:
-            raise
         except LeftOut as error:
             records.append(_refuse(blank, f"{NOTHING}{error}"))
-        except (GonogoError, RuntimeError, NotImplementedError) as error:
-            _check_device(error, entry)
-            nothing = NOTHING if RANDOM_HINT in str(error) else ""
-            records.append(_refuse(blank, f"{nothing}{_tell(error)}"))
     return records
 
 
@@ -61,7 +55,7 @@ def _begin(entry: Entry, dtype: str, kind: str, at: int, shapes: str) -> Record:
     op = name_op(entry.name, kind)
     return Record(
         number=0, case=f"{op}:{dtype}:sample:{at}", op=op, dtype=dtype, shape=shapes, layout="-",
-        distribution="torch's own", strategy="sample", seed=at, reduced_length=1, kernel="torch", role="control",
+        distribution=SAMPLES, strategy="sample", seed=at, reduced_length=1, kernel="torch", role="control",
         framework="torch", contract="float64" if dtype == "float64" else "float32",
     )  # fmt: skip
 
@@ -81,12 +75,23 @@ def _survey_sample(entry: Entry, sample: Sample, blank: Record) -> list[Record]:
     made = _run_twice(entry, function, sample.tensors)
     records = []
     for accumulate in dict.fromkeys((blank.contract, blank.dtype)):
-        contract = Contract(accumulate=accumulate)
-        loaded = accumulate in ("float32", "float64")
-        scaled = _trace(function, sample, contract, loaded=loaded)
-        chained = _trace(function, sample, replace(contract, summation="sequential"), loaded=loaded)
-        records.append(_read(made, scaled, chained, replace(blank, contract=accumulate)))
+        begun = replace(blank, contract=accumulate)
+        try:
+            records.append(_read_by(function, made, sample, begun))
+        except Exception as error:  # noqa: BLE001  whatever one of torch's thousand samples does, others are read
+            _check_device(error, entry)
+            nothing = NOTHING if RANDOM_HINT in str(error) else ""
+            records.append(_refuse(begun, f"{nothing}{_tell(error)}"))
     return records
+
+
+def _read_by(function: Callable[..., Any], made: Sequence[Tensor], sample: Sample, blank: Record) -> Record:
+    """What the kernel reads by one contract."""
+    contract = Contract(accumulate=blank.contract)
+    loaded = blank.contract in ("float32", "float64")
+    scaled = _trace(function, sample, contract, loaded=loaded)
+    chained = _trace(function, sample, replace(contract, summation="sequential"), loaded=loaded)
+    return _read(made, scaled, chained, blank)
 
 
 def _trace(function: Callable[..., Any], sample: Sample, contract: Contract, *, loaded: bool) -> list[Leaf]:

@@ -73,7 +73,12 @@ def atlas(
     else:
         with need_backend("gonogo atlas"):
             sources = [_measure(names, chosen, device, samples, workers, folder)]
-    findings = [finding for records, machine in sources for finding in _sum_up(records, machine)]
+    findings = [
+        finding
+        for records, machine in sources
+        for finding in _sum_up(records, machine)
+        if finding.dtype in chosen[0] and finding.kind in chosen[1]
+    ]
     if out is not None:
         with write_to(out):
             out.write_text(make_page(findings, [machine for _, machine in sources]), encoding="utf-8")

@@ -178,7 +178,7 @@ def read_leaves(leaves: Sequence[Judged], settled: float = -math.inf) -> Measure
 def _describe(leaf: Judged, measured: Measured) -> LeafReading:
     codes = None if leaf.reference.is_discrete or leaf.dtype in FORMATS else leaf.dtype
     blind_from = None if _is_certain(leaf) else measured.blind_from
-    return LeafReading(leaf.pair.shown, measured.bound or 0.0, blind_from, codes)
+    return LeafReading(leaf.pair.shown, measured.bound or 0.0, blind_from, codes, leaf.reference.is_sampled)
 
 
 def _find_clearest(leaves: Sequence[Judged], limits: Sequence[float | None]) -> float | None:

@@ -52,6 +52,8 @@ class Reference:
     """Tells which others, where that is known."""
     index: Index | None = None
     """How it is judged, where it is made of indices."""
+    is_sampled: bool = False
+    """Whether the scale is from runs with roundings drawn at random, for no bound is finite."""
 
     @property
     def is_discrete(self) -> bool:
@@ -203,6 +205,7 @@ def _settle(
         doubt=None if leaf.doubt is None else leaf.doubt.to(where),
         allows=leaf.allows,
         index=declared.index,
+        is_sampled=leaf.is_sampled,
     )
 
 

@@ -272,6 +272,11 @@ def tell_leaves(verdicts: Sequence[CaseVerdict], limit: FoundLimit) -> tuple[str
         blind = [leaf.blind_from is not None and limit.value > leaf.blind_from for leaf in leaves]
         if limit.gauge == "bound" and path and all(blind):
             notes.append(f"{named} is not judged: {BLIND}")
+        if any(leaf.is_sampled for leaf in leaves):
+            notes.append(
+                f"the scale of {named} is from runs with roundings drawn at random: the reference is too deep for "
+                "a bound"
+            )
         if leaves[0].codes:
             notes.append(
                 f"{named} is {leaves[0].codes} where the reference has floating values: each is judged as the code "

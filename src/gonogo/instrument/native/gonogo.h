@@ -11,7 +11,7 @@
 #endif
 
 #define BRACKETS 3
-#define LOSE_STEPS 6 /* STEPS in gonogo.instrument.running_error.summation; a multiple of 3 */
+#define LOSE_STEPS 6 /* STEPS in gonogo.instrument.running_error.terms; a multiple of 3 */
 
 enum kind { KIND_F16, KIND_BF16, KIND_F32, KIND_F64, KIND_E4M3FN, KIND_E5M2 };
 

@@ -141,7 +141,7 @@ def total(value: Any, error: Error) -> Tensor | None:
     spread = value.abs()
     if error.extra is None:
         return spread if error.ulps == 1 else spread.mul_(error.ulps)
-    if error.ulps == 1 or not covers(spread, error.extra) or spread.dtype != error.extra.dtype:
+    if not covers(spread, error.extra) or spread.dtype != error.extra.dtype:
         return spread.mul_(error.ulps).add_(error.extra)
     return torch.add(error.extra, spread, alpha=error.ulps, out=spread)  # in one pass
 

@@ -57,6 +57,11 @@ class Doubts:
         self._deferred: dict[int, tuple[Tensor, Callable[[], Tensor]]] = {}
         self._allowed: dict[int, tuple[Tensor, Allows]] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no mask or position is known to be doubtful."""
+        return not self._known
+
     def defer(self, positions: Tensor, look: Callable[[], Tensor]) -> None:
         """Remember how to find out where `positions` may be wrong; most are never used."""
         self._deferred[id(positions)] = (positions, look)

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map
 
 from gonogo.errors import NoErrorRule, WritesInPlace
 from gonogo.formats import get_format
+from gonogo.guest.nests import list_leaves, map_leaves
 from gonogo.instrument.running_error.accuracy import Accuracy, get_accuracy
 from gonogo.instrument.running_error.companion import (
     CONSTANT,
@@ -52,7 +53,7 @@ from gonogo.instrument.running_error.facts import (
     is_whole,
     read_schema,
 )
-from gonogo.instrument.running_error.writes import exchange
+from gonogo.instrument.running_error.writes import Outside, exchange
 from gonogo.schema import Contract
 
 Rule = Callable[..., tuple[Any, Any]]
@@ -63,6 +64,9 @@ WIDE = 1e30
 
 class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The state of one error_scale call; rules get it as their first argument."""
+
+    noisy = False
+    """Whether results are disturbed by their errors, which then are carried no further."""
 
     def __init__(
         self,
@@ -90,8 +94,12 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.returning = False
         """Whether it has run, and what it wrote to its inputs is written to them."""
         self.doubts = Doubts()
+        self.outside = Outside()
+        """What it writes to that is neither its own nor tracked."""
         self.summed = False
         """Whether the reference added up more than one term."""
+        self.applied = 0
+        """Ops that a rule was found for."""
         self.advice: tuple[str, str] | None = None
         """Of an op that made what no bound holds for: its name, and what to judge instead."""
 
@@ -103,6 +111,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def begin_again(self) -> None:
         """Forget what a run found that was given up."""
         self.doubts = Doubts()
+        self.outside = Outside()
         self.summed = False
         self.advice = None
 
@@ -177,20 +186,22 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         `outside` are tensors that it writes to though it neither made nor was given them, such as a module's.
         """
+        nests = []
 
-        def run(args: Any, kwargs: Any, instead: list[Tensor]) -> Any:
+        def run(args: Any, kwargs: Any, instead: list[Tensor]) -> list[Any]:
             with exchange(outside, instead) as swap:
-                made = swap(function(*args, **kwargs))
+                nests.append(swap(function(*args, **kwargs)))
             self.returning = True
-            return made
+            return [leaf for _, leaf in list_leaves(nests[0])]  # torch knows fewer kinds of nests
 
         instead = [Tracked(widen(x), EXACT) if is_inexact(x) else x.clone() for x in outside]
         before, self.functional = self.functional, True
         try:
             with self:
-                return functionalize(run)(args, dict(kwargs), instead)
-        except RuntimeError as error:
-            if "mutating a non-functional tensor" not in str(error):
+                leaves = iter(functionalize(run)(args, dict(kwargs), instead))
+            return map_leaves(lambda path, leaf: next(leaves), nests[0])
+        except (RuntimeError, TypeError) as error:  # a module takes nothing else for a parameter
+            if not any(told in str(error) for told in ("mutating a non-functional tensor", "as parameter")):
                 raise
             raise NoErrorRule("aten.copy_", OUTSIDE_HINT) from error
         finally:
@@ -207,10 +218,14 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.functional and any(map(torch._is_functional_tensor, leaves)):
             raise NoErrorRule(name, FUNCTIONAL_HINT)  # what is wrapped is no tensor that an op can be run on
         if mutable:
-            return self._write(func, name, args, kwargs, tracked=tracked)
-        if tracked:
-            return self._apply(func, name, args, kwargs)
-        return self._apply_plain(func, name, args, kwargs, leaves)
+            self.outside.note_written(func, args, kwargs)
+            made = self._write(func, name, args, kwargs, tracked=tracked)
+        elif tracked:
+            made = self._apply(func, name, args, kwargs)
+        else:
+            made = self._apply_plain(func, name, args, kwargs, leaves)
+        self.outside.note_made(func, made)
+        return made
 
     def _find_rule(self, func: Any, name: str) -> Rule:
         rule = self.rules.get(str(func)) or self.rules.get(name)
@@ -231,6 +246,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name not in self.takes_complex and any(map(torch.is_complex, find_tensors((*args, *kwargs.values())))):
             raise NoErrorRule(name, COMPLEX_HINT)
         value, error = rule(self, func, args, kwargs)
+        self.applied += name not in self.passive
         if name in MOVING and isinstance(error, Error):
             error = self._move_uncast(func, args, kwargs, value, error)
         if name in KEEPS_WHOLE and isinstance(error, Error) and self._are_whole(args, value):

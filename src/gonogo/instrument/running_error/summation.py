@@ -33,7 +33,8 @@ LONG = 256
 """Terms from which some may be too small beside the sum of the others to count at all, or lean one way."""
 
 LONGEST = 2**20
-"""Terms of a chain that float32 still adds up, off by a thirty-second of each: kernels have no longer ones."""
+"""Terms of a chain that float32 still adds up, off by a thirty-second of each: kernels have no longer ones. Formats
+of more bits have; of fewer, a kernel that keeps its contract may stand still."""
 
 SHORT = 4
 """Up to so many terms the statistical bound may exceed the sum of all partial sums' bounds; both are taken."""
@@ -50,9 +51,14 @@ def bound_growth(length: Tensor) -> Tensor:
     return torch.maximum(torch.log2(length + 1), length.sqrt())
 
 
-def grow_repeated(bound: Tensor, squares: Tensor, total: Tensor, length: float | Tensor) -> Tensor:
+def find_longest(unit: float) -> float:
+    """Terms of the longest chain that a kernel with such an accumulator has."""
+    return max(LONGEST, 1 / (16 * unit))
+
+
+def grow_repeated(bound: Tensor, squares: Tensor, total: Tensor, length: float | Tensor, unit: float) -> Tensor:
     """A bound that covers chains of one term n times over: n·Σx² is (Σx)² there, and more anywhere else."""
-    return cover_repeated(bound, find_repeated(squares, total, length), total, length)
+    return cover_repeated(bound, find_repeated(squares, total, length), total, length, unit)
 
 
 def find_repeated(squares: Tensor, total: Tensor, length: float | Tensor) -> Tensor | None:
@@ -61,11 +67,14 @@ def find_repeated(squares: Tensor, total: Tensor, length: float | Tensor) -> Ten
     return repeated if repeated.numel() <= FEW_SUMS or bool(repeated.any()) else None
 
 
-def cover_repeated(bound: Tensor, repeated: Tensor | None, total: Tensor, length: float | Tensor) -> Tensor:
+def cover_repeated(
+    bound: Tensor, repeated: Tensor | None, total: Tensor, length: float | Tensor, unit: float
+) -> Tensor:
     """A bound that covers such chains."""
     if repeated is None:
         return bound
-    chain = length.clamp(max=LONGEST) if isinstance(length, Tensor) else min(length, LONGEST)
+    longest = find_longest(unit)
+    chain = length.clamp(max=longest) if isinstance(length, Tensor) else min(length, longest)
     return torch.where(repeated, torch.maximum(bound, total.abs() * chain * REPEATED), bound)
 
 
@@ -82,7 +91,7 @@ def bound_chains(
     beside a few large ones, their errors all go one way and do not average out.
     """
     # Past so many terms a kernel has partial sums, each of its share: one chain would stand still.
-    step = unit * min(1.0, LONGEST / length)
+    step = unit * min(1.0, find_longest(unit) / length)
     # Where terms cancel, the sum was as large as any of them on the way.
     sizes = torch.maximum(total.abs() * step, torch.linalg.vector_norm(x, math.inf, dims, keepdim=True) * unit)
     lean, lost = lose_terms(x, sizes, total.abs() * step, dims)
@@ -129,5 +138,5 @@ def bound_product(
         if length <= SHORT or whole:
             absolute = apply(a.abs(), b.abs())
             bound = torch.minimum(bound, absolute * growth)
-    bound = cover_repeated(bound, repeated, value, length)
+    bound = cover_repeated(bound, repeated, value, length, unit)
     return limit_whole(bound, absolute, length, unit) if whole else bound

@@ -25,7 +25,8 @@ from gonogo.instrument.running_error.doubt import Allows
 from gonogo.instrument.running_error.facts import REPEATED_HINT
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules import PASSIVE, RULES, TAKES_COMPLEX
-from gonogo.instrument.running_error.writes import find_written, keep_modules
+from gonogo.instrument.running_error.sampling import NoisyMode, can_sample, is_blind, sample_scales
+from gonogo.instrument.running_error.writes import exchange, keep_modules, run_wide, widen_tensor
 from gonogo.schema import Contract
 
 Scaled = Tensor | tuple[Tensor, ...]
@@ -51,6 +52,8 @@ class Leaf:
     """Whether a cast to a narrower format was the last that was done to it."""
     is_finite: bool = True
     """Whether the scale is finite wherever the value is."""
+    is_sampled: bool = False
+    """Whether the scale is from runs with roundings drawn at random, for no bound is finite."""
 
 
 def trace_reference(
@@ -96,7 +99,21 @@ def trace_call(
                 break
         if mode.advice is not None and any(map(is_lost, leaves)):
             raise NoErrorRule(*mode.advice)
+        if can_sample(mode) and any(map(is_unbounded, leaves)):
+
+            def run(number: int) -> list[Any]:
+                noisy = NoisyMode(contract, merged, passive, guarded=False, takes_complex=TAKES_COMPLEX)
+                noisy.begin(number)
+                made = run_tracked(reference, prepared, noisy, checked=False)
+                return [split_output(one)[0] if isinstance(one, Tensor) else one for _, one in list_leaves(made)]
+
+            leaves = sample_scales(run, leaves, mode.unit, floor)
         return output, leaves, mode.summed
+
+
+def is_unbounded(leaf: Leaf) -> bool:
+    """Whether a bound says nothing of most of a leaf."""
+    return leaf.scale is not None and bool(leaf.scale.numel()) and is_blind(leaf.value, leaf.scale)
 
 
 def is_lost(leaf: Leaf) -> bool:
@@ -148,28 +165,39 @@ def read_numpy(name: str, array: np.ndarray[Any, Any]) -> Tensor:
     return torch.from_numpy(decoded if decoded.flags.writeable else decoded.copy())
 
 
-def run_tracked(reference: Callable[..., Any], prepared: Any, mode: RunningErrorMode) -> Any:
-    """Run the reference with every floating input tracked."""
+def run_tracked(
+    reference: Callable[..., Any], prepared: Any, mode: RunningErrorMode, *, checked: bool = True
+) -> Any:
+    """Run the reference with every floating input tracked; what it writes is `checked` against a run as it is."""
 
     def track(path: str, leaf: Any) -> Any:
         if isinstance(leaf, Loaded):
             return mode.wrap(leaf.value, Error(None, leaf.ulps), aliased=True)
         return leaf.clone() if isinstance(leaf, Tensor) else leaf  # a reference may count in its integers
 
-    args, kwargs = map_leaves(track, prepared)
     # Composite ops reach a dispatch mode in parts only where autograd's own dispatch is switched on.
-    with keep_modules(reference), torch.inference_mode(False), torch.no_grad():
+    with torch.inference_mode(False), torch.no_grad():
+        args, kwargs = map_leaves(track, prepared)
+        mode.outside.take([leaf for _, leaf in list_leaves((args, kwargs))])
         try:
-            with mode, step_by_step():
+            with keep_modules(reference), mode, step_by_step():
                 return reference(*args, **kwargs)
         except WritesInPlace:
-            plain, outside = run_plain(reference, prepared)
-            args, kwargs = map_leaves(track, prepared)
-            mode.begin_again()
-            with step_by_step():
+            pass
+        finally:
+            mode.outside.restore()
+        plain, outside = run_plain(reference, prepared)
+        args, kwargs = map_leaves(track, prepared)
+        mode.begin_again()
+        mode.outside.take([leaf for _, leaf in list_leaves((args, kwargs))])
+        try:
+            with keep_modules(reference), step_by_step():
                 output = mode.run_functional(reference, args, kwargs, outside)
+        finally:
+            mode.outside.restore()
+        if checked:
             check_writes(plain, output)
-            return output
+        return output
 
 
 def run_plain(reference: Callable[..., Any], prepared: Any) -> tuple[Any, list[Tensor]]:
@@ -179,10 +207,15 @@ def run_plain(reference: Callable[..., Any], prepared: Any) -> tuple[Any, list[T
         leaf = leaf.value if isinstance(leaf, Loaded) else leaf
         return leaf.clone() if isinstance(leaf, Tensor) else leaf
 
-    args, kwargs = map_leaves(copy, prepared)
-    given = [leaf for _, leaf in list_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    with keep_modules(reference):
-        return find_written(lambda: reference(*args, **kwargs), given)
+    def run(outside: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
+        args, kwargs = map_leaves(copy, prepared)
+        given = [leaf for _, leaf in list_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        wide = [widen_tensor(tensor).clone() for tensor in outside]
+        with keep_modules(reference), exchange(outside, wide) as swap:
+            return run_wide(lambda: swap(reference(*args, **kwargs)), [*given, *wide])
+
+    plain, outside = run([])
+    return (run(outside)[0] if outside else plain), outside
 
 
 def step_by_step() -> AbstractContextManager[Any]:

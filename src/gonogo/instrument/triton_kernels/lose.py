@@ -31,7 +31,7 @@ def lose_kernel(
     """One part of one row: Σ(nearest multiple − x) for six steps, and what Σ loses of terms below `swamp`."""
     program = tl.program_id(0)
     row = (program // parts).to(tl.int64)
-    begin = (program % parts) * part
+    begin = (program % parts).to(tl.int64) * part
     end = tl.minimum(begin + part, length)
     at_steps = steps_ptr + row * 6
     step0, step1, step2 = tl.load(at_steps), tl.load(at_steps + 1), tl.load(at_steps + 2)

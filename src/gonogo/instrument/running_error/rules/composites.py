@@ -11,8 +11,8 @@ from torch import Tensor
 
 from gonogo.errors import BadReference
 from gonogo.instrument.running_error import allow
-from gonogo.instrument.running_error.companion import EPSILON_PROBLEM
-from gonogo.instrument.running_error.mode import Rule
+from gonogo.instrument.running_error.companion import EPSILON_PROBLEM, Tracked
+from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules.activations import primitive_rule
 
 Dims = list[int] | int | None
@@ -315,3 +315,24 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
 }
 
 COMPOSITES: dict[str, Rule] = {name: primitive_rule(function) for name, function in PRIMITIVES.items()}
+
+
+def is_plain(x: Any) -> bool:
+    """Whether x is a tensor without an error."""
+    return isinstance(x, Tensor) and not isinstance(x, Tracked)
+
+
+def keep_moments(rule: Rule) -> Rule:
+    """Batch norm moves running moments along, and does not say that it writes: it gets copies of them."""
+
+    def kept(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        moments = (
+            one.clone() if isinstance(one, Tensor) and not isinstance(one, Tracked) else one for one in args[3:5]
+        )
+        return rule(ctx, op, (*args[:3], *moments, *args[5:]), kwargs)
+
+    return kept
+
+
+for _name in ("aten.native_batch_norm", "aten.cudnn_batch_norm"):
+    COMPOSITES[_name] = keep_moments(COMPOSITES[_name])

@@ -97,6 +97,16 @@ def bound_factors(
     return packed, of_lower.tril(-1), of_upper.triu()
 
 
+def bound_returned(ctx: RunningErrorMode, a: Tensor, err: Error, packed: Tensor, pivots: Tensor) -> Tensor:
+    """Of L and U as an op returns them beside its result: of A, or of its transpose, as suits its memory."""
+    factors = torch.lu_unpack(packed, pivots)
+    product = factors[0] @ factors[1] @ factors[2]
+    own = widen_error(a, err)
+    turned = float((product - a).abs().sum()) > float((product - a.mT).abs().sum())
+    matrix, moved = (a.mT, own.mT) if turned else (a, own)
+    return bound_factors(ctx, matrix, Error(moved), factors)[0].reshape(packed.shape)
+
+
 def _invert_triangle(t: Tensor, *, upper: bool) -> Tensor:
     """|T⁻¹|; infinite entries where T is singular."""
     identity = torch.eye(t.shape[-1], dtype=t.dtype, device=t.device).expand(t.shape)
@@ -154,7 +164,7 @@ def find_determinant(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> 
     made = op(a, **kwargs)
     disturbed, inverse = disturb_factors(ctx, a, err)
     moved = (inverse.mT * disturbed).sum((-2, -1)) + a.shape[-1]
-    packed = Error(bound_factors(ctx, a, err, torch.linalg.lu(a))[0].reshape(a.shape))
+    packed = Error(bound_returned(ctx, a, err, made[-2], made[-1]))
     if op._schema.name == "aten::_linalg_slogdet":
         near = moved * ctx.unit >= 1  # the sign itself is lost
         sign = Error(torch.zeros_like(made[0]).masked_fill_(near, 2 / ctx.unit))
@@ -318,13 +328,14 @@ def find_spectrum(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tup
     """Values of a symmetric matrix, singular values: off by ‖ΔA‖₂ at most (Weyl). Their vectors are refused."""
     a, err = ctx.split(args[0])
     name = op._schema.name
-    ctx.advice = (name.replace("::", "."), VECTORS_HINT)
     made = op(a, *args[1:], **kwargs)
     size = max(a.shape[-2:], default=1)
     norm = torch.linalg.matrix_norm(a) * (4 * ctx.growth(size) + 4) + torch.linalg.matrix_norm(widen_error(a, err))
     values = made[1] if name == "aten::_linalg_svd" else made[0]
     error = Error(norm.unsqueeze(-1).expand(values.shape))
     lost = [Error(torch.full_like(one, torch.inf)) for one in made]
+    if made[0 if name == "aten::_linalg_svd" else 1].numel():  # vectors were asked for
+        ctx.advice = (name.replace("::", "."), VECTORS_HINT)
     if name == "aten::_linalg_svd":
         return made, (lost[0], error, lost[2])
     return made, (error, lost[1])

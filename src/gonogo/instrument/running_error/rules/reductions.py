@@ -79,7 +79,7 @@ def round_sum(
     if mixed:
         squares = add_magnitudes(x, 2, value, rest, named).square_()
         bound = torch.minimum(bound, bound_orders(length, squares.clone(), value))
-        bound = grow_repeated(bound, squares, value, length)
+        bound = grow_repeated(bound, squares, value, length, ctx.unit)
     if are_whole(x, err):
         return limit_whole(bound, absolute, length, ctx.unit)
     if length <= LONG:
@@ -132,7 +132,7 @@ def accumulate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
         lengths = count_prefixes(x, length, dim)
         own = bound_orders(lengths, squares.clone(), value)
         torch.minimum(own, torch.mul(absolute, bound_growth(lengths), out=buffer), out=own)
-        own = grow_repeated(own, squares, value, lengths)
+        own = grow_repeated(own, squares, value, lengths, ctx.unit)
         own = limit_whole(own, absolute, lengths, ctx.unit) if are_whole(x, err) else own
     else:
         own = absolute * ctx.growth(length)

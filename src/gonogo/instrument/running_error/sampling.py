@@ -1,0 +1,122 @@
+"""A deep reference of which no bound is finite → a scale from runs with every rounding drawn at random.
+
+Each op hands on the worst that its arguments may be off by. Tens of layers multiply that, and a norm of few values
+then divides by what may be 0: of a deep network the running error is infinite, though its roundings average out. So
+the reference runs again, and what each op rounds by itself is added to its result, normal as the sum of many
+roundings is. How far outputs are spread is what correct kernels differ by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gonogo.instrument.running_error.companion import EXACT, Tracked, total
+from gonogo.instrument.running_error.mode import RunningErrorMode
+
+RUNS = 12
+DEVIATIONS = 4.4
+"""What a scale has of them: the most among 10^5 elements. Rules say more than is rounded, as few runs say less."""
+BOUND = 3.0
+"""Deviations in what a rule says that an op rounds, as `summation.WORST` has it."""
+SHARED = 0.1
+"""Of the mean square over all elements: a few runs may find an element's own deviation far too small."""
+UNSTABLE = 0.05
+"""Of an element, or of all in the mean: what roundings move as far as that is not a number to be judged."""
+DEEP = 24
+"""Ops that make a reference deep. In a shallow one an infinite bound has its cause next to it: a pole, a tie."""
+MOST = 0.5
+"""Of the elements: where so many have no finite bound, it says nothing of an output."""
+
+
+class NoisyMode(RunningErrorMode):  # type: ignore[no-untyped-call]
+    """Runs a reference with what each op rounds added to its result; nothing is carried on beside it."""
+
+    noisy = True
+
+    def begin(self, seed: int) -> None:
+        """Draw from a stream of its own."""
+        self._seed = seed
+        self._streams: dict[torch.device, torch.Generator] = {}
+
+    def wrap(self, value: Any, error: Any, *, aliased: bool) -> Any:
+        """The value, disturbed by its error."""
+        made = super().wrap(value, error, aliased=aliased)
+        if isinstance(made, (tuple, list)):
+            return made  # its parts came through here
+        return self._disturb(made) if isinstance(made, Tracked) else made
+
+    def _disturb(self, made: Tracked) -> Tracked:
+        whole = total(made.value, made.error)
+        if whole is None:
+            return made
+        if made.value.device not in self._streams:
+            self._streams[made.value.device] = torch.Generator(made.value.device).manual_seed(self._seed)
+        drawn = torch.randn(
+            made.shape, dtype=torch.float64, device=whole.device, generator=self._streams[whole.device]
+        )
+        drawn.mul_(whole).mul_(self.unit / BOUND)
+        # What may be anything is left as it is: the other elements tell what they can.
+        return Tracked(made.value + drawn.nan_to_num_(0.0, 0.0, 0.0), EXACT, aliased=made.aliased)
+
+
+def can_sample(mode: RunningErrorMode) -> bool:
+    """Whether runs can say what a bound does not, after a run that came to none.
+
+    Proofs stay proofs. A choice that goes another way once in a while, or a value past the range of a narrow
+    format, is not seen in a few runs.
+    """
+    is_wide = mode.contract.summation == "blocked" and mode.range == math.inf
+    return is_wide and mode.applied >= DEEP and mode.doubts.is_empty
+
+
+def is_blind(value: Tensor, scale: Tensor) -> bool:
+    """Whether most elements that have a value have no finite scale."""
+    finite = value.isfinite()
+    lost = (scale.isinf() & finite).sum()
+    return bool(lost >= MOST * finite.sum()) and bool(lost > 0)
+
+
+class Spread:
+    """How far runs are from the expected value, element by element."""
+
+    def __init__(self, expected: Tensor) -> None:
+        self._expected = expected
+        self._squares = torch.zeros_like(expected)
+        self._runs = 0
+
+    def add(self, value: Tensor) -> None:
+        """Take in one run."""
+        self._squares.addcmul_(value - self._expected, value - self._expected)
+        self._runs += 1
+
+    def find_scale(self, unit: float, floor: float) -> Tensor:
+        """S of such an output; infinite where a run was not finite, 0 where there is nothing to be off from."""
+        squares = self._squares / max(self._runs, 1)
+        known = squares.isfinite() & self._expected.isfinite()
+        if not bool(known.any()):
+            return torch.where(self._expected.isfinite(), math.inf, 0.0)
+        size = self._expected[known].square().mean().sqrt()
+        unstable = ~(squares.sqrt() <= UNSTABLE * torch.maximum(self._expected.abs(), size))
+        shared = float(squares[known & ~unstable].mean()) if bool((known & ~unstable).any()) else 0.0
+        scale = squares.mul_(1 - SHARED).add_(SHARED * shared).sqrt_().mul_(DEVIATIONS / unit).add_(floor)
+        return torch.where(self._expected.isfinite(), scale.masked_fill_(unstable, math.inf), 0.0)
+
+
+def sample_scales(run: Callable[[int], list[Any]], leaves: list[Any], unit: float, floor: float) -> list[Any]:
+    """Leaves of which those that are blind have a scale from runs; `run` gives the leaves of one, by its number."""
+    blind = {at for at, leaf in enumerate(leaves) if leaf.scale is not None and is_blind(leaf.value, leaf.scale)}
+    spreads = {at: Spread(leaves[at].value) for at in blind}
+    for number in range(RUNS):
+        made = run(number)
+        for at, spread in spreads.items():
+            spread.add(made[at])
+    return [
+        replace(leaf, scale=spreads[at].find_scale(unit, floor), is_sampled=True) if at in blind else leaf
+        for at, leaf in enumerate(leaves)
+    ]
