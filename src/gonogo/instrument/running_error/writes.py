@@ -83,7 +83,8 @@ def returns_views(func: Any) -> bool:
 
 def has_storage(tensor: Tensor) -> bool:
     """Whether a tensor has memory of its own, and is no wrapper around another."""
-    return not isinstance(tensor, Tracked) and not torch._is_functional_tensor(tensor)
+    wrapper = isinstance(tensor, Tracked) or torch._is_functional_tensor(tensor)
+    return not wrapper and tensor.layout == torch.strided
 
 
 @contextmanager

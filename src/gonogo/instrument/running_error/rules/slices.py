@@ -15,7 +15,7 @@ from torch import Tensor
 from gonogo.instrument.running_error.companion import Error, Tracked, spread_out
 from gonogo.instrument.running_error.facts import name_ops
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
-from gonogo.instrument.running_error.origins import Shift
+from gonogo.instrument.running_error.origins import Shift, Total
 from gonogo.instrument.running_error.pieces import DEVICE_PIECE, cut_slice, find_axis
 
 
@@ -25,8 +25,8 @@ class Slicing:
 
     args: Mapping[int, int]
     """By place among the arguments; the first one has as many slices as there are."""
-    outputs: Sequence[int]
-    """By place among what is returned, the last for all that follow."""
+    outputs: Sequence[int | None]
+    """By place among what is returned, the last for all that follow; None for what is not cut."""
     largest: int
     """Elements of the largest tensor that is taken or given."""
     counts: Sequence[int] = field(default=())
@@ -81,7 +81,7 @@ def cut_tracked(x: Tensor, axis: int, count: int, start: int, stop: int) -> Tens
 class Assembly:
     """Outputs and errors of slices, put together as they come."""
 
-    def __init__(self, count: int, axes: Sequence[int]) -> None:
+    def __init__(self, count: int, axes: Sequence[int | None]) -> None:
         self.count, self.axes = count, axes
         self.values: Any = None
         self._extras: list[Tensor | None] = []
@@ -111,20 +111,22 @@ class Assembly:
         errors = [Error(extra, ulps) for extra, ulps in zip(self._extras, self._ulps, strict=True)]
         return tuple(errors) if isinstance(self.values, (tuple, list)) else errors[0]
 
-    def _find_axis(self, at: int) -> int:
-        return self.axes[min(at, len(self.axes) - 1)]
+    def _find_axis(self, at: int, output: Tensor) -> int | None:
+        """The axis of an output that is cut; none of a buffer that torch keeps for its gradient, or left empty."""
+        axis = self.axes[min(at, len(self.axes) - 1)]
+        return None if axis is None or output.dim() < -axis or not output.numel() else axis
 
-    def _make_room(self, at: int, one: Tensor) -> Tensor:
-        axis = self._find_axis(at)
-        if one.dim() < -axis or not one.numel():  # a buffer that torch keeps for its gradient, and left empty
-            return one
-        shape = list(one.shape)
+    def _make_room(self, at: int, output: Tensor) -> Tensor:
+        axis = self._find_axis(at, output)
+        if axis is None:
+            return output
+        shape = list(output.shape)
         shape[axis] = self.count
-        return one.new_empty(shape)
+        return output.new_empty(shape)
 
     def _put(self, whole: Tensor | None, at: int, start: int, part: Tensor) -> None:
-        axis = self._find_axis(at)
-        if whole is not None and whole is not part and whole.dim() >= -axis and whole.numel():
+        axis = None if whole is None else self._find_axis(at, whole)
+        if whole is not None and axis is not None:
             whole.narrow(axis, start, part.shape[axis]).copy_(part)
 
 
@@ -135,9 +137,9 @@ def along(x: Tensor, dims: Collection[int] = ()) -> Slicing | None:
 
 
 def elementwise(args: Any) -> Slicing | None:
-    """Along any axis; not powers whose exponents share an error."""
-    shifted = isinstance(args[0], Tracked) and isinstance(args[0].error.origin, Shift)
-    return None if shifted else along(args[0])
+    """Along any axis; not what has an origin to pass on: exponents that share an error, sums to divide by."""
+    passed_on = isinstance(args[0], Tracked) and isinstance(args[0].error.origin, (Shift, Total))
+    return None if passed_on else along(args[0])
 
 
 def beside_dim(args: Any) -> Slicing | None:
@@ -152,9 +154,12 @@ def before_last(args: Any) -> Slicing | None:
 
 
 def along_channels(args: Any) -> Slicing:
-    """Batch norm: along axis 1 of what it takes and gives, and all of its parameters and moments."""
+    """Batch norm: along axis 1 of what it takes and gives, and all of its parameters and moments.
+
+    What cuDNN reserves for the gradient is not cut: a gradient of slices would need it of each.
+    """
     axis = 1 - args[0].dim()
-    return Slicing({0: axis, 1: -1, 2: -1, 3: -1, 4: -1}, [axis, -1], args[0].numel())
+    return Slicing({0: axis, 1: -1, 2: -1, 3: -1, 4: -1}, [axis, -1, -1, None], args[0].numel())
 
 
 def along_groups(args: Any) -> Slicing:
