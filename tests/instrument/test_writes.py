@@ -165,7 +165,13 @@ class Counting(torch.nn.Module):
         return buffer * self.count
 
 
-@pytest.mark.parametrize("reference", [fill_default, Counting()])
+def read_bits(x):
+    out = torch.zeros(x.shape)
+    out[:] = x * torch.tensor([16256, 16384, 16448, 16512, 16544], dtype=torch.int16).view(torch.bfloat16).float()
+    return out
+
+
+@pytest.mark.parametrize("reference", [fill_default, Counting(), read_bits])
 def test_a_second_run_begins_as_the_first_did(reference) -> None:
     x = torch.rand(5, dtype=torch.float64)
     expected, _ = error_scale(reference, [x])

@@ -175,8 +175,10 @@ class _Widen(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the function with other dtypes."""
-        args, kwargs = tree_map(_widen_dtype, (args, kwargs or {}))
         name = getattr(func, "__name__", "")
+        if name == "view":  # bits seen as another dtype are not cast
+            return func(*args, **(kwargs or {}))
+        args, kwargs = tree_map(_widen_dtype, (args, kwargs or {}))
         if name in NARROWING:
             return torch.Tensor.double(args[0])
         if name in ("to", "type_as"):  # a tensor says to what
