@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import signal
+import sys
 import time
 import warnings
 from collections import Counter
@@ -164,6 +165,7 @@ def main() -> None:
                     problems.append(judge(path, chosen.device))
             except Late as error:
                 problems.append(Problem(f"level{level}/{path.stem}", REFUSED, str(error)))
+            print(f"{len(problems)} {problems[-1].name}: {problems[-1].state}", file=sys.stderr, flush=True)
     page = format_page(problems, name_machine(chosen.device))
     print(page)
     if chosen.markdown:

@@ -1629,3 +1629,61 @@ def test_factors_without_exchanged_rows_are_charged_for_their_own_size():
     exchanged = bound_factors(mode, a.double(), EXACT, torch.linalg.lu(a.double()))[0]
     worst = [read(packed, exact, gauge="bound", scale=scale).worst for scale in (own, exchanged)]
     assert worst[0] <= 1 < worst[1]
+
+
+def fill_in_place(y, mask):
+    return y.masked_fill_(mask, 1.5)
+
+
+def assign_by_mask(y, mask):
+    y[mask] = 1.5
+    return y
+
+
+@pytest.mark.parametrize("write", [fill_in_place, assign_by_mask])
+def test_writes_by_a_doubtful_mask_have_the_scale_of_a_choice(write):
+    """In bfloat16 the sign of a long sum is in doubt: both sides are charged, and nothing is refused."""
+    torch.manual_seed(0)
+    x = torch.randn(200)
+
+    def choose(x):
+        return torch.where((x * 3).cumsum(0) > 0, 1.5, x * 2)
+
+    expected, scale = error_scale(choose, [x], contract="bfloat16")
+    assert scale.max() > 100
+    written = error_scale(lambda x: write(x * 2, (x * 3).cumsum(0) > 0), [x], contract="bfloat16")
+    assert torch.equal(written[0], expected)
+    assert torch.equal(written[1], scale)
+
+
+def test_factors_beside_a_determinant_are_of_the_matrix_that_torch_factored():
+    """Of A or of its transpose, as suits its memory: rows of very different sizes tell them apart."""
+    torch.manual_seed(0)
+
+    def factor(a):
+        return torch.ops.aten._linalg_det(a)[1]
+
+    for _ in range(40):
+        rows = torch.randn(1, 5, 5) * torch.logspace(-6, 6, 5)[:, None]
+        for matrix in (rows, rows.mT.contiguous().mT):
+            expected, scale = error_scale(factor, [matrix])
+            measured = read(factor(matrix).contiguous(), expected, gauge="bound", scale=scale)
+            assert measured.worst <= 1
+
+
+LAYER = torch.nn.LSTM(8, 6)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("is_global", [False, True])
+def test_recurrent_layers_in_float32_are_references(name, is_global, monkeypatch):
+    """They refuse wide inputs in Python; a reference may hold one in a closure, or know it by a name."""
+    layer, x = getattr(torch.nn, name)(8, 6, 2, bidirectional=True), torch.randn(5, 3, 8)
+    monkeypatch.setitem(globals(), "LAYER", layer)
+    reference = (lambda x: LAYER(x)[0]) if is_global else (lambda x: layer(x)[0])
+    before = dict(layer.__dict__)
+    expected, scale = error_scale(reference, [x])
+    assert layer.__dict__.keys() == before.keys()
+    assert read(layer(x)[0].detach(), expected, gauge="bound", scale=scale).worst < 3
+    with pytest.raises(errors.BadReference, match="Expected 8, got 7"):
+        error_scale(reference, [x[..., :7]])

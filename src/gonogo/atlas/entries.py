@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -10,8 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_unflatten
+
+with warnings.catch_warnings():  # of what torch's tests import in turn
+    warnings.simplefilter("ignore")
+    from torch.testing._internal.common_methods_invocations import op_db
 
 # Importing torch's tests forbids to set its switches, for the whole process: gonogo sets and restores them.
 torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True

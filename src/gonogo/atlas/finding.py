@@ -78,9 +78,12 @@ def sum_up(records: Iterable[Record], device: str) -> list[Finding]:
 def _sum_up_group(op: str, dtype: str, device: str, records: Sequence[Record]) -> Finding:
     kind = "gradient" if op.endswith(GRADIENT) else "forward"
     facts = (op.removeprefix(PREFIX).removesuffix(GRADIENT), dtype, device, kind)
-    read_cases = {record.case for record in records if record.bound is not None}
-    unread = [record for record in records if record.outcome == "refused" and record.case not in read_cases]
+    # What float32 inside does not explain may have been computed in the op's own dtype: it is read by that, or not.
+    explained = {record.case for record in records if record.bound is not None and not _is_beyond([record])}
+    unread = [record for record in records if record.outcome == "refused" and record.case not in explained]
     details = [record.detail or "" for record in unread]
+    left = {record.case for record in unread}
+    records = [record for record in records if record.case not in left]
     refused = [detail for detail in details if not detail.startswith(NOTHING)]
     by_contract: dict[str, list[Record]] = {}
     for record in records:

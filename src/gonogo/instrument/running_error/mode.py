@@ -380,7 +380,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _write(self, func: Any, name: str, args: Any, kwargs: Any, *, tracked: bool) -> Any:
         target: Any = args[0] if args else None
-        if any(self.doubts.find(leaf) is not None for leaf in find_tensors(args)):
+        is_choice = name == "aten.masked_fill_"  # whose rule knows what a doubtful mask may do
+        if not is_choice and any(self.doubts.find(leaf) is not None for leaf in find_tensors(args)):
             raise NoErrorRule(name, POSITION_HINT)
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise NoErrorRule(name, RANDOM_HINT)

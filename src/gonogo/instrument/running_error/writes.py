@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.jit import ScriptModule
-from torch.nn import Module
+from torch.nn import Module, RNNBase
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -98,6 +98,9 @@ def keep_modules(function: Any) -> Iterator[None]:
         (module, dict(module.__dict__), {id(held): held.copy() for held in _list_containers(module)})
         for module in modules if not isinstance(module, ScriptModule)
     ]  # fmt: skip
+    for module in modules:
+        if isinstance(module, RNNBase):  # refuses wide inputs in Python, before torch is asked
+            module.__dict__["check_input"] = partial(_check_sizes, module)
     try:
         yield
     finally:
@@ -107,6 +110,12 @@ def keep_modules(function: Any) -> Iterator[None]:
             for held in _list_containers(module):
                 held.clear()
                 (held.extend if isinstance(held, list) else held.update)(contents[id(held)])
+
+
+def _check_sizes(layer: RNNBase, x: Tensor, batch_sizes: Tensor | None) -> None:
+    """What a recurrent layer asks of its input, but for the dtype."""
+    narrow = SimpleNamespace(dtype=next(layer.parameters()).dtype, dim=x.dim, size=x.size)
+    type(layer).check_input(layer, narrow, batch_sizes)  # type: ignore[arg-type]
 
 
 def _list_containers(module: Module) -> list[Any]:
@@ -132,6 +141,9 @@ def _find_modules(held: Any, seen: set[int]) -> Iterator[Module]:
         for cell in held.__closure__ or ():
             with suppress(ValueError):  # of a name that has no value yet
                 yield from _find_modules(cell.cell_contents, seen)
+        for known in map(held.__globals__.get, held.__code__.co_names):
+            if isinstance(known, Module) or getattr(known, "__globals__", None) is held.__globals__:
+                yield from _find_modules(known, seen)
 
 
 def run_wide(run: Callable[[], Any], given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:

@@ -15,6 +15,7 @@ from gonogo.errors import NoErrorRule
 from gonogo.instrument.running_error.companion import EXACT, Error, widen_error
 from gonogo.instrument.running_error.facts import find_tensors
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
+from gonogo.instrument.running_error.rules.selections import masked_fill
 from gonogo.instrument.running_error.summation import bound_growth, bound_orders
 
 Scatter = Callable[[Tensor, Tensor], Tensor]
@@ -82,10 +83,18 @@ def put_adding(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[
         written: Tensor = op(x, args[1], y, accumulated)
         return written
 
+    if not accumulated and is_fill(args[1], x, y):  # y[mask] = c: a doubtful mask loses what it may choose, no more
+        return masked_fill(ctx, torch.masked_fill, (args[0], args[1][0], args[2].reshape(())), {})
     if accumulated:
         return lose_positions(ctx, args, scatter_sums(ctx, scatter, (x, err_x), (y, err_y)))
     made = scatter(x, y), Error(scatter(widen_error(x, err_x), widen_error(y, err_y)))
     return lose_positions(ctx, args, made)
+
+
+def is_fill(indices: Any, x: Tensor, y: Tensor) -> bool:
+    """Whether one value is written wherever a mask of the target's own shape is set."""
+    mask = indices[0] if len(indices) == 1 else None
+    return mask is not None and mask.dtype == torch.bool and mask.shape == x.shape and y.numel() == 1
 
 
 def reduce_groups(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
