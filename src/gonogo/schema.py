@@ -305,6 +305,8 @@ class Record(Measured):
     """What the kernel raised, with its traceback."""
     printed: str | None = None
     """The last of what the kernel printed, where workers ran it; elsewhere it prints as it does without gonogo."""
+    passes_own: bool | None = None
+    """Whether it passes the check of the benchmark that its op is from, on a case of that; None elsewhere."""
     set_up: bool = True
     """Whether the case could be set up; where not, no kernel has run."""
 
@@ -341,5 +343,5 @@ def name_device(environment: Any) -> str:
 
 READ = tuple(column.name for column in fields(Measured) if column.name not in ("outcome", "detail", "unjudged"))
 """Fields that hold what an output reads."""
-NESTED = ("stats", "policies", "worst", "leaves", "set_up")
+NESTED = ("stats", "policies", "worst", "leaves", "set_up", "passes_own")
 """Fields of a record that are no column, or several."""

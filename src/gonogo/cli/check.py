@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -39,6 +39,8 @@ NAME_WIDTH = 14
     epilog=show_examples(
         "gonogo check kernel.py:my_softmax --op softmax --dtype float16",
         "gonogo check kernel.py:my_norm --op-file ops.py:NORM",
+        "gonogo check solution.py --problem KernelBench/level1/1_Square_matrix_multiplication_.py --scale 0.25",
+        "gonogo check solutions/ --problem KernelBench/ --workers 8 --out verdicts.jsonl",
         "gonogo check kernel.py --op softmax --only softmax:f16:1x1x3:c:uniform:4",
     ),
 )
@@ -48,11 +50,29 @@ NAME_WIDTH = 14
     "--op-file", metavar="OPFILE[:NAME]",
     help="An op of your own instead: a gonogo.Op, or a reference beside draw(seed, dtype). The file is run.",
 )  # fmt: skip
+@click.option(
+    "--problem", type=click.Path(path_type=Path), metavar="PATH",
+    help="A benchmark's problem instead, as it is: a file or folder. FILE is its solution; a folder or .jsonl, many.",
+)  # fmt: skip
+@click.option("--scale", type=float, default=1.0, help="Of a problem: what its sizes are multiplied by.")
+@click.option("--vary", is_flag=True, help="Of a problem: other values and sizes than it draws, too.")
+@click.option(
+    "--reference", metavar="FILE:FUNC", help="Of a problem whose reference calls a library: a twin in plain torch."
+)
+@click.option(
+    "--workers", type=click.IntRange(1), help="For many solutions: processes that judge. One per core by default."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="For many solutions: keep verdicts here, and go on from them."
+)
+@click.option(
+    "--trace", type=click.Path(path_type=Path), help="Of a problem: add the verdict to this JSONL of evaluations."
+)
 @words_option(
     "--dtype", "--dtypes", "dtypes", metavar="DTYPE", shell_complete=complete_dtypes,
     help="Only these; all that the op takes by default. Repeated, or with commas.",
 )  # fmt: skip
-@click.option("--cases", default=24, show_default=True, help="Cases per dtype.")
+@click.option("--cases", type=int, help="Cases per dtype: 24; of a problem 3, beside its own.")
 @click.option(
     "--seed", type=int, metavar="SEED",
     help="Of the cases. By default a fresh one, which is told: no file can prepare for it; 0 where $CI is set.",
@@ -78,8 +98,15 @@ def check(
     target: str,
     op: str | None,
     op_file: str | None,
+    problem: Path | None,
+    scale: float,
+    vary: bool,
+    reference: str | None,
+    workers: int | None,
+    out: Path | None,
+    trace: Path | None,
     dtypes: tuple[str, ...],
-    cases: int,
+    cases: int | None,
     seed: int | None,
     contract: str | None,
     device: str,
@@ -100,11 +127,17 @@ def check(
     A suspect case, which reads above its limit and may still be rounding, is run again on three fresh seeds: no-go
     if it is above there too.
     """
-    if op is not None and op_file is not None:
-        raise click.UsageError("--op names an op of gonogo's and --op-file one of your own: give one of them")
-    if op is None and op_file is None:
-        raise click.UsageError("name the op that it implements: --op OP, or one of your own by --op-file FILE:NAME")
+    if sum(given is not None for given in (op, op_file, problem)) > 1:
+        raise click.UsageError(
+            "--op names an op of gonogo's, --op-file one of your own and --problem a benchmark's: give one of them"
+        )
     find_contract(contract)
+    if problem is not None:
+        _check_problem(problem, target, locals())
+    if op is None and op_file is None:
+        raise click.UsageError(
+            "name the op that it implements: --op OP, one of your own by --op-file FILE:NAME, or --problem PATH"
+        )
     known = find_op_file(op_file) if op_file is not None else find_op(str(op))
     if only and dtypes and parse_case(only, known).dtype not in find_dtypes(dtypes):
         raise InputError(f"--only {only} is not among --dtype {','.join(dtypes)}: leave --dtype out")
@@ -113,11 +146,11 @@ def check(
     with need_backend("gonogo check"):
         from gonogo.campaign import Allowance
         from gonogo.user.isolated import check_file
-        from gonogo.user.planning import choose_seed
+        from gonogo.user.planning import DEFAULT_CASES, choose_seed
     try:
         with Reporter() as reporter:
             file_verification = check_file(
-                kernel, known, contract=contract, dtypes=dtypes or DTYPES, cases=cases,
+                kernel, known, contract=contract, dtypes=dtypes or DTYPES, cases=cases or DEFAULT_CASES,
                 seed=choose_seed() if seed is None else seed, device=device,
                 lock=lock, allowance=Allowance(timeout_s, memory_gb * 2**30),
                 suspects="fail" if strict else "rerun", only=only, record=record,
@@ -130,6 +163,35 @@ def check(
     else:
         _print(file_verification)
     sys.exit(1 if file_verification.verification.decision == "no-go" else 0)
+
+
+def _check_problem(problem: Path, target: str, said: dict[str, Any]) -> NoReturn:
+    """Judge a solution of a benchmark's problem, or many."""
+    start_ahead(said["device"], triton=True)
+    with need_backend("gonogo check --problem"):
+        from gonogo.campaign import Allowance
+        from gonogo.cli.solutions import check_solution, check_solutions
+        from gonogo.problems.judging import DEFAULT_CASES, Terms
+        from gonogo.problems.problem import Options
+        from gonogo.runners.device import count_workers, find_device
+        from gonogo.user.planning import choose_seed
+    if said["only"] or said["record"]:
+        raise click.UsageError("--only and --record go with --op and --op-file; of a problem, --out keeps verdicts")
+    if len(said["dtypes"]) > 1:
+        raise click.UsageError("a problem is judged in one dtype: give one, or none for its own")
+    device = find_device(said["device"])
+    dtype = find_dtypes(said["dtypes"])[0] if said["dtypes"] else None
+    options = Options(device, dtype, said["scale"], reference=said["reference"])
+    terms = Terms(
+        said["contract"], said["cases"] or DEFAULT_CASES, choose_seed() if said["seed"] is None else said["seed"],
+        said["lock"], Allowance(said["timeout_s"], said["memory_gb"] * 2**30), said["strict"], said["vary"],
+    )  # fmt: skip
+    path = Path(target)
+    if path.is_dir() or path.suffix == ".jsonl":
+        workers = said["workers"] or count_workers(device)
+        check_solutions(problem, path, options, terms, workers=workers, out=said["out"], as_json=said["as_json"])
+    check_solution(problem, target, options, terms, trace=said["trace"], as_json=said["as_json"])
+    raise AssertionError  # both have ended it
 
 
 def _print(file_verification: FileVerification) -> None:

@@ -52,7 +52,7 @@ def make_form(kernel: Kernel, bench: Bench, state: dict[str, torch.Tensor]) -> F
     return Form(
         bench.job.device, op.is_nest, kernel.framework == "numpy", op.out,
         tuple((leaf.path, NARROW.get(leaf.dtype, leaf.dtype), tuple(leaf.expected.shape)) for leaf in outs),
-        tuple(op.mutates), None if op.grads is False else find_wanted(op, bench.call, state),
+        tuple(op.mutates), None if op.grads is False else find_wanted(op, bench.call, state), tuple(op.scratch),
     )  # fmt: skip
 
 

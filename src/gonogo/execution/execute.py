@@ -14,7 +14,7 @@ from gonogo.errors import BadArguments, BadKernelFile, BadModule, CampaignFailed
 from gonogo.execution.bench import Bench, prepare
 from gonogo.execution.call import Leaves, call_twice
 from gonogo.execution.functions import open_kernel
-from gonogo.execution.job import Job, describe
+from gonogo.execution.job import OWN, Job, describe
 from gonogo.execution.judging import judge_leaves, read_leaves, settle_leaves
 from gonogo.execution.measurement import compare_outputs, measure_output
 from gonogo.execution.outcome import explain, find_fault
@@ -138,7 +138,21 @@ def _run_elsewhere(bench: Bench, kernel: Kernel, record: Record, refused: str | 
         return record.end(_tell_changed(called.flags))
     bench.strays, bench.aliases, bench.changed = called.strays, dict(called.aliases), list(called.parameters)
     bench.told_changed, bench.told_shared, bench.unrepeated = called.changed, called.shared, called.unrepeated
+    record = replace(record, passes_own=passes_own(bench, called.first))
     return _measure(bench, kernel, record, called.first, called.again, called.elapsed_s * 1e6)
+
+
+def passes_own(bench: Bench, leaves: Leaves) -> bool | None:
+    """Whether an output passes the check of the benchmark that its op is from, on a case of that benchmark."""
+    if bench.op.own_check is None or bench.job.strategy != OWN:
+        return None
+    try:
+        with flags.keep():
+            return bool(bench.op.own_check.load()(bench.pristine, leaves))
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        return False  # where the check itself stumbles over an output, that does not pass
 
 
 def _measure(bench: Bench, kernel: Kernel, record: Record, first: Leaves, again: Leaves, time_us: float) -> Record:

@@ -13,6 +13,9 @@ from gonogo.cases import Case
 from gonogo.ops import Kernel, Op
 from gonogo.schema import Outcome, Record
 
+OWN = "own"
+"""The strategy of cases that a benchmark has itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

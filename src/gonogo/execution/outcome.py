@@ -34,7 +34,7 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
         pairs = [_hold_to_argument(pair, bench) for pair in pairs]
     wrong = pairs if isinstance(pairs, Outcome) else _find_wrong_kind(first, again, pairs, bench)
     usable = [] if wrong or isinstance(pairs, Outcome) else pairs
-    before, written = dict(bench.pristine.tensors), bench.op.mutates
+    before, written = dict(bench.pristine.tensors), (*bench.op.mutates, *bench.op.scratch)
     kept = [(path, x) for path, x in bench.call.tensors if not _is_of(path, written)]
     compared: list[tuple[torch.Tensor, Any]] = [(_bits(x), _bits(before[path])) for path, x in kept]
     for pair in usable:

@@ -155,7 +155,9 @@ def make_references(op: Op, call: Call, contract: Contract, name: str) -> tuple[
             return scale
         if not longest:
             _, again, _ = _trace(function, call, replace(contract, summation="sequential"))
-            longest.update({leaf.path: _forgive(leaf.scale) for leaf in again if leaf.scale is not None})
+            longest.update(
+                {leaf.path: _forgive(_choose_scale(leaf, dtypes)) for leaf in again if leaf.scale is not None}
+            )
         return longest[path].to(scale.device)
 
     return tuple(
@@ -192,7 +194,8 @@ def _settle(
     declared: Out,
 ) -> Reference:
     where = "cpu" if leaf.value.numel() <= ON_HOST else leaf.value.device
-    scale = torch.zeros((), dtype=torch.float64) if leaf.scale is None else _forgive(leaf.scale).to(where)
+    none = torch.zeros((), dtype=torch.float64)
+    scale = none if leaf.scale is None else _forgive(_choose_scale(leaf, dtypes)).to(where)
     return Reference(
         leaf.value.to(where),
         scale,
@@ -207,6 +210,14 @@ def _settle(
         index=declared.index,
         is_sampled=leaf.is_sampled,
     )
+
+
+def _choose_scale(leaf: Leaf, dtypes: Mapping[str, str]) -> torch.Tensor:
+    """The scale of a leaf: without a rounding to its own dtype, which its cells have, where it was written to."""
+    assert leaf.scale is not None
+    if leaf.in_format is not None and leaf.in_format[0] == find_dtype(leaf, dtypes):
+        return leaf.in_format[1]
+    return leaf.scale
 
 
 def make_reference(op: Op, call: Call, contract: Contract, shape: tuple[int, ...], dtype: str) -> Reference:

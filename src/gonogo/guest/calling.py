@@ -48,6 +48,8 @@ class Form:
     """Arguments that are written to."""
     wanted: tuple[str, ...] | None = None
     """Paths whose gradients are asked for; None where none are."""
+    scratch: tuple[str, ...] = ()
+    """Arguments that may be written to, and of which nothing is taken."""
 
 
 @dataclass
@@ -85,9 +87,9 @@ def call_once(
     strays = memory.count_strays()
     outputs = take_leaves(returned) if form.is_nest else {path: to_tensor(leaf) for path, leaf in returned.items()}
     outputs = outs if form.out else outputs
-    if not form.mutates:
+    if not form.mutates and not form.scratch:
         return Once(outputs, elapsed_s, strays)
-    targets = _find_written(form, call)
+    targets, buffers = _find_written(form.mutates, call), _find_written(form.scratch, call)
     aliases = {
         path: f"{WRITTEN}{target}"
         for path, leaf in outputs.items()
@@ -96,10 +98,12 @@ def call_once(
     }
     # Copied before the arguments are restored, which is the same memory.
     outputs = {
-        path: copy_leaf(leaf) if any(shares_memory(leaf, x) for _, x in targets) else leaf
+        path: copy_leaf(leaf) if any(shares_memory(leaf, x) for _, x in (*targets, *buffers)) else leaf
         for path, leaf in outputs.items()
     }
-    return Once({**outputs, **_take_written(targets, pristine)}, elapsed_s, strays, aliases)
+    written = _take_written(targets, pristine)
+    _take_written(buffers, pristine)
+    return Once({**outputs, **written}, elapsed_s, strays, aliases)
 
 
 def copy_leaf(leaf: Any) -> Any:
@@ -137,10 +141,10 @@ def _allocate(form: Form, number: int) -> dict[str, torch.Tensor]:
     return made
 
 
-def _find_written(form: Form, call: Call) -> list[tuple[str, torch.Tensor]]:
+def _find_written(names: Sequence[str], call: Call) -> list[tuple[str, torch.Tensor]]:
     """The tensors of the arguments that a kernel writes to, by path."""
     targets = []
-    for name in form.mutates:
+    for name in names:
         paths = [(path, x) for path, x in call.tensors if path == name or path.startswith(f"{name}.")]
         if not paths:
             known = ", ".join(path for path, _ in call.tensors)

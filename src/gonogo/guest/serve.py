@@ -148,7 +148,8 @@ class Guest:
         elsewhere = unpack("call").map(lambda path, x: _take_out(x))  # the same values in other memory
         again = call_once(self.function, form, elsewhere, pristine, 1, cotangent)
         changed += self._restore()
-        facts = [_look_at(x, form.mutates, pristine) for x in (call, elsewhere)]
+        written = (*form.mutates, *form.scratch)
+        facts = [_look_at(x, written, pristine) for x in (call, elsewhere)]
         return {
             "first": pack_leaves(leaves, self.device, answer),
             "again": pack_leaves(again.leaves, self.device, answer),
@@ -158,7 +159,7 @@ class Guest:
             "parameters": sorted(set(changed)),
             "overwritten": overwritten,
             "aliases": again.aliases,
-            "shared": _list_shared(again, elsewhere, form.mutates),
+            "shared": _list_shared(again, elsewhere, written),
             "unrepeated": len(repeats) - repeats.count(_digest(again, self.device)) if repeats else 0,
         }
 
@@ -291,7 +292,8 @@ def _set_up(device: str) -> None:
 def _read_form(packed: Mapping[str, Any]) -> Form:
     outs = tuple((path, dtype, tuple(shape)) for path, dtype, shape in packed["outs"])
     wanted = None if packed["wanted"] is None else tuple(packed["wanted"])
-    return Form(**{**packed, "outs": outs, "mutates": tuple(packed["mutates"]), "wanted": wanted})
+    listed = {name: tuple(packed[name]) for name in ("mutates", "scratch")}
+    return Form(**{**packed, **listed, "outs": outs, "wanted": wanted})
 
 
 def serve(channel: socket.socket, setting: Mapping[str, Any], in_force: list[str]) -> None:

@@ -32,6 +32,7 @@ from gonogo.ops._source import (
     InFolder,
     InModule,
     InText,
+    Made,
     OfOp,
     Source,
     import_op,
@@ -41,7 +42,7 @@ from gonogo.ops._source import (
 __all__ = [
     "DTYPES", "FOLLOWED", "INPUT_DTYPES", "LAID_OUT", "AtHand", "Elsewhere", "Framework", "InFile", "InFolder",
     "InModule", "InText", "Index", "Input",
-    "Kernel", "OfOp", "Op", "Out", "Source", "add_folder", "evaluate", "find_ops", "get_op", "import_op",
+    "Kernel", "Made", "OfOp", "Op", "Out", "Source", "add_folder", "evaluate", "find_ops", "get_op", "import_op",
     "load_file", "op_names",
 ]  # fmt: skip
 

@@ -181,6 +181,10 @@ class Op:
     """Arguments that a kernel writes to: what they hold afterwards is output."""
     grads: bool | tuple[str, ...] = False
     """Arguments whose gradients are output, too; True for all that are floating."""
+    scratch: tuple[str, ...] = ()
+    """Arguments that a kernel may write to, and of which nothing is judged: a buffer among the inputs, say."""
+    own_check: Source | None = None
+    """Where the check is from that a benchmark has for it: the call and a kernel's output → whether it passes."""
 
     def __post_init__(self) -> None:
         if self.draw is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -127,7 +128,31 @@ class OfOp:
         return source.load()
 
 
-Source = AtHand | InFolder | InFile | InText | InModule | OfOp
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A function that one of ours makes of plain values: of a problem in somebody's format, say."""
+
+    module: str
+    name: str
+    path: str
+    """The file or folder that it is made from, its first argument."""
+    options: Hashable = None
+
+    def load(self) -> Function:
+        """The function; made once, for what it is made from may take long."""
+        return _make(self)
+
+
+Source = AtHand | InFolder | InFile | InText | InModule | OfOp | Made
+
+KEPT = 4
+"""Functions that are made and kept: of a benchmark's problems each may hold gigabytes."""
+
+
+@lru_cache(maxsize=KEPT)
+def _make(source: Made) -> Function:
+    made: Function = getattr(import_module(source.module), source.name)(source.path, source.options)
+    return made
 
 
 def load_object(path: str, name: str) -> Any:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import draw_arguments, take_arguments
 from gonogo.errors import InputError, suggest
 from gonogo.guest.nests import list_leaves
-from gonogo.ops import Op
+from gonogo.ops import Made, Op
 from gonogo.user.kernels import name_function
 
 if TYPE_CHECKING:
     import torch
 
     from gonogo.cases import Call
+
+
+_CHECKED: set[Any] = set()
+"""Generators of problems, which many solutions share."""
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def check_nest(what: str, value: Any) -> None:
@@ -36,9 +42,10 @@ def check_arguments(kernel: Callable[..., Any], op: Op, seed: int, dtype: str) -
 
 def check_draw(op: Op, seed: int, dtype: str) -> None:
     """Refuse a generator that draws other arguments when it is asked again for the same."""
-    if op.draw is None or op.is_given:
+    if op.draw is None or op.is_given or op.draw in _CHECKED:
         return
-    first, again = (take_arguments(op, draw_arguments(op, seed, dtype)).tensors for _ in range(2))
+    with _ONE_AT_A_TIME:  # what is drawn from generators that belong to the whole process
+        first, again = (take_arguments(op, draw_arguments(op, seed, dtype)).tensors for _ in range(2))
     different = [path for path, _ in first] != [path for path, _ in again]
     for (path, x), (_, y) in zip(first, again, strict=False):
         if different or x.shape != y.shape or x.dtype != y.dtype or not _are_same(x, y):
@@ -46,6 +53,8 @@ def check_draw(op: Op, seed: int, dtype: str) -> None:
                 f"inputs: {name_function(op.draw.load())} draws other values of {path} when it is asked again for "
                 f"seed {seed}: draw all of them from the seed, so that a case can be replayed"
             )
+    if isinstance(op.draw, Made):
+        _CHECKED.add(op.draw)
 
 
 def _are_same(x: torch.Tensor, y: torch.Tensor) -> bool:

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.cases import USUAL, Planned, check_room, parse_case
 from gonogo.errors import InputError, ReferenceFailed
+from gonogo.execution.job import OWN
 from gonogo.limits.shipped import choose_limit
-from gonogo.ops import DTYPES, InFile, InText, Kernel, OfOp, Op
+from gonogo.ops import DTYPES, InFile, InText, Kernel, Made, OfOp, Op
 from gonogo.schema import Contract, Record
 from gonogo.user.arguments import check_draw
 from gonogo.user.kernel_file import KernelFile
 from gonogo.user.kernels import find_control, make_candidate
 from gonogo.user.own_op import choose_contract
-from gonogo.user.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_depth, choose_size_limit
+from gonogo.user.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_depth, choose_size_limit, plan_own
 from gonogo.user.recording import open_record
 from gonogo.verdict.diagnosis import explain_failure
 from gonogo.verdict.referee import Referee, Suspects, judge_candidate
@@ -53,6 +54,8 @@ class FileVerification:
     """Why some cases are not judged, where they are not."""
     walls: tuple[str, ...] = ()
     """What stood between the kernel's process and the rest of the machine."""
+    passes_own: bool | None = None
+    """Whether it passes the check of the benchmark that the op is from, on all cases of that; None without any."""
 
     @property
     def worst(self) -> CaseVerdict | None:
@@ -94,13 +97,15 @@ def check_file(
     report: Callable[[Progress], None] | None = None,
     pool: Pool | None = None,
     hidden: Sequence[str] = (),
+    own_seeds: Sequence[int] = (),
 ) -> FileVerification:
     """Run a kernel file on `cases` cases per dtype, isolated, and judge each by a lock file, or the shipped limits.
 
     `suspects` are run again on fresh seeds or fail, as in gonogo.verify. `only` is the id of a single case, to
     replay it. `record` is a run directory to add the records to, with those of the op's torch control on the same
     cases. `pool` has workers that stay: by default they are made for this kernel, and end with it. `hidden` are
-    files that the kernel must not read, besides those of gonogo, of the op and the lock.
+    files that the kernel must not read, besides those of gonogo, of the op and the lock. `own_seeds` are those of
+    the benchmark that an op is from: its cases come before the `cases` of the seed.
     """
     from gonogo.campaign import Allowance
     from gonogo.runners.device import find_device, keep_switches
@@ -121,7 +126,9 @@ def check_file(
                 triton="triton" in kernel.text,
             )
         )  # fmt: skip
-        planned = target or choice.plan(choose_size_limit(choice, where, runner, candidate))
+        planned = target or [
+            *plan_own(known, own_seeds), *choice.plan(choose_size_limit(choice, where, runner, candidate))
+        ]  # fmt: skip
         runner.begin_judging()
         check_draw(known, planned[0][0].seed, planned[0][0].dtype)
         control = [] if record is None or known.is_nest else [find_control(known)]
@@ -146,8 +153,14 @@ def check_file(
     outcomes = Counter(record.outcome for record in ours)
     refused = next((record.detail for record in ours if record.outcome == "refused"), None)
     return FileVerification(
-        kernel, verification, dict(sorted(outcomes.items())), len(planned), refused, told.walls or ()
-    )
+        kernel, verification, dict(sorted(outcomes.items())), len(planned), refused, told.walls or (),
+        _find_own([record for record in ours if record.strategy == OWN]),
+    )  # fmt: skip
+
+
+def _find_own(records: Sequence[Record]) -> bool | None:
+    """Whether a benchmark's own check passes: on all of its cases, of which it must have run."""
+    return all(record.passes_own for record in records) if records else None
 
 
 def _list_notes(told: Told, verification: Verification) -> tuple[str, ...]:
@@ -302,7 +315,7 @@ def _open_runner(
 def _list_hidden(op: Op) -> tuple[str, ...]:
     """Files that a guest must not read: what its output is held against."""
     sources = (op.reference, op.draw)
-    return tuple(dict.fromkeys(source.path for source in sources if isinstance(source, OfOp | InFile)))
+    return tuple(dict.fromkeys(source.path for source in sources if isinstance(source, OfOp | InFile | Made)))
 
 
 def _count_workers(device: str) -> int:

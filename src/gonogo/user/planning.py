@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 from gonogo.cases import (
     CASES_PER_SEED,
     DISTRIBUTIONS,
+    DRAWN,
+    EVERYWHERE,
     INTERPRETER,
     ON_CPU,
     ON_GPU,
     SEEDS,
     USUAL,
+    Case,
     Planned,
     SizeLimit,
     choose_distributions,
@@ -25,6 +28,7 @@ from gonogo.cases import (
     plan_cases,
 )
 from gonogo.errors import InputError
+from gonogo.execution.job import OWN
 from gonogo.limits import DTYPE_FREE
 from gonogo.limits.shipped import FoundLimit
 from gonogo.ops import DTYPES, InText, Kernel, Op
@@ -75,6 +79,11 @@ class Choice:
             for dtype in dtypes
             for planned in plan_cases(self.op, dtype, self.cases, self.seed, distributions=words, limit=limit)
         ]
+
+
+def plan_own(op: Op, seeds: Sequence[int]) -> list[Planned]:
+    """The cases of a benchmark's own seeds."""
+    return [(Case(op.name, dtype, (), EVERYWHERE[0], DRAWN, seed), OWN) for dtype in op.dtypes for seed in seeds]
 
 
 def choose_seed() -> int:

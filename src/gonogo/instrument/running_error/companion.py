@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -42,6 +42,10 @@ class Error:
     """Whether the value was rounded to whole numbers: small ones are added and multiplied without rounding."""
     uncast: Error | None = None
     """Of what was cast to a narrower format, the error before: an output has its own rounding in its cell."""
+    cast_to: str | None = None
+    """That format."""
+    buffered: bool = False
+    """Whether it was written to a tensor afterwards, which may have another format."""
 
     @property
     def exact(self) -> bool:
@@ -197,6 +201,17 @@ def covers(large: Tensor, small: Tensor) -> bool:
     return all(
         width in (1, full) for width, full in zip(reversed(small.shape), reversed(large.shape), strict=False)
     )
+
+
+def find_cast(errors: Sequence[Error]) -> str | None:
+    """The one format that all of them were cast to last; None where there are several, or one was not cast."""
+    formats = {error.cast_to if error.uncast is not None else None for error in errors if not error.exact}
+    return formats.pop() if len(formats) == 1 else None
+
+
+def before_cast(error: Error) -> Error:
+    """Without the last cast, if there was one."""
+    return error if error.uncast is None else error.uncast
 
 
 def spread_out(extra: Tensor, shape: torch.Size) -> Tensor:

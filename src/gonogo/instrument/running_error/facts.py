@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -95,7 +96,7 @@ def guard_error(value: Tensor, error: Error) -> Error:
     whole = torch.where(value.isfinite(), whole, 0.0)
     uncast = None if error.uncast is None else guard_error(value, error.uncast)
     guarded = whole.nan_to_num_(nan=0.0, posinf=torch.inf)
-    return Error(guarded, origin=error.origin, whole=error.whole, uncast=uncast)
+    return replace(error, extra=guarded, ulps=0.0, uncast=uncast)
 
 
 def narrow_format(dtype: torch.dtype) -> str:

@@ -268,7 +268,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         extra = before.extra
         if extra is not None:
             extra = func(extra.expand(args[0].shape), *args[1:], **kwargs)
-        return replace(error, uncast=Error(extra, before.ulps))
+        cast = args[0].error
+        return replace(error, uncast=Error(extra, before.ulps), cast_to=cast.cast_to, buffered=cast.buffered)
 
     def _are_whole(self, args: Any, value: Tensor) -> bool:
         """Whether an op is one on whole numbers, one of them rounded to be, and as small as to be exact."""

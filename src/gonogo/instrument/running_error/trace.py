@@ -54,6 +54,11 @@ class Leaf:
     """Whether the scale is finite wherever the value is."""
     is_sampled: bool = False
     """Whether the scale is from runs with roundings drawn at random, for no bound is finite."""
+    in_format: tuple[str, Tensor] | None = None
+    """Of what was cast and then written to a tensor: the format, and S without that cast.
+
+    Which format the tensor has is not known here: the rounding to it is in the cells of an output of that format.
+    """
 
 
 def trace_reference(
@@ -277,11 +282,13 @@ def settle_leaf(path: str, output: Any, mode: RunningErrorMode, floor: float, lo
     if not output.is_floating_point():
         return Leaf(path, output, doubt=mode.doubts.find(output), allows=mode.doubts.find_allowed(output))
     value, error = split_output(output)
-    is_cast = error.uncast is not None
-    if not loaded and error.uncast is not None:
-        error = error.uncast
+    is_cast = error.uncast is not None and not error.buffered
+    uncast = None if loaded else error.uncast
+    if uncast is not None and not error.buffered:
+        error, uncast = uncast, None
     value, scale, finite = settle_scale(value, error, floor)
-    return Leaf(path, value, scale, is_cast=is_cast, is_finite=finite)
+    narrow = None if uncast is None else (str(error.cast_to), settle_scale(value, uncast, floor)[1])
+    return Leaf(path, value, scale, is_cast=is_cast, is_finite=finite, in_format=narrow)
 
 
 def split_output(output: Tensor) -> tuple[Tensor, Error]:

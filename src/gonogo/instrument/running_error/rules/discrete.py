@@ -98,7 +98,8 @@ def cast(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor
     ulps = 0.0 if dtype == torch.float64 else ctx.cast_ulps(narrow_format(dtype))
     if ulps <= 1 or (err.exact and torch.equal(x.to(dtype).to(x.dtype), x)):
         ulps = 0.0
-    return value, Error(extra, err.ulps + ulps, uncast=err if dtype.itemsize < 8 else None)
+    before = err if dtype.itemsize < 8 else None
+    return value, Error(extra, err.ulps + ulps, uncast=before, cast_to=str(dtype).removeprefix("torch."))
 
 
 def make_like(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,16 @@ import torch
 from torch import Tensor
 
 from gonogo.errors import NoErrorRule
-from gonogo.instrument.running_error.companion import EXACT, Error, is_inexact, spread_out, total
+from gonogo.instrument.running_error.companion import (
+    EXACT,
+    Error,
+    before_cast,
+    find_cast,
+    is_inexact,
+    spread_out,
+    total,
+    widen_error,
+)
 from gonogo.instrument.running_error.facts import find_tensors, name_ops
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.origins import move_origin
@@ -109,25 +119,30 @@ def write(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tenso
     if kwargs.get("reduce"):
         raise NoErrorRule(op._schema.name.replace("::", "."), "it adds where indices meet; use scatter_reduce")
     value = op(*ctx.values(args), **kwargs)
-    sources: list[Any] = []
-    for position, arg in enumerate(args):
-        x, err = ctx.split(arg)
-        if is_inexact(x):
-            whole = total(x, err)
-            sources.append(
-                torch.zeros(x.shape, dtype=torch.float64, device=x.device)
-                if whole is None
-                else spread_out(whole, x.shape).contiguous()
-            )
-        else:
-            # The fourth argument of scatter and index_fill is a number to write: it has no error.
-            fill = position == 3 and op._schema.name in ("aten::scatter", "aten::index_fill")
-            sources.append(0.0 if fill else ctx.values(arg))
     if any(ctx.doubts.find(index) is not None for index in find_tensors(args)):
         return value, Error(torch.full_like(value, torch.inf))
-    if all(ctx.split(arg)[1].exact for arg in args):
+    errors = [ctx.split(arg)[1] for arg in args]
+    if all(error.exact for error in errors):
         return value, EXACT
-    return value, Error(op(*sources, **kwargs))
+
+    def place(choose: Callable[[Error], Error]) -> Tensor:
+        sources: list[Any] = []
+        for position, arg in enumerate(args):
+            x, err = ctx.split(arg)
+            # The fourth argument of scatter and index_fill is a number to write: it has no error.
+            fill = position == 3 and op._schema.name in ("aten::scatter", "aten::index_fill")
+            sources.append(widen_error(x, choose(err)) if is_inexact(x) else 0.0 if fill else ctx.values(arg))
+        placed: Tensor = op(*sources, **kwargs)
+        return placed
+
+    return value, place_cast(errors, place)
+
+
+def place_cast(errors: Sequence[Error], place: Callable[[Callable[[Error], Error]], Tensor]) -> Error:
+    """Errors in their places; those before their last cast, too, where all that is not exact was cast alike."""
+    cast = find_cast(errors)
+    uncast = None if cast is None else Error(place(before_cast))
+    return Error(place(lambda error: error), uncast=uncast, cast_to=cast, buffered=True)
 
 
 def stride(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
@@ -156,7 +171,8 @@ def find_unique(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple
 def overwrite(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[Tensor, Error]:
     """copy, fill: what is written, in the shape of what it is written to, whose values are gone."""
     target, (source, err) = ctx.split(args[0])[0], ctx.split(args[1])
-    return op(target, source), Error(err.extra, err.ulps)
+    written = Error(err.extra, err.ulps, uncast=err.uncast, cast_to=err.cast_to, buffered=True)
+    return op(target, source), written
 
 
 MOVEMENT: dict[str, Rule] = {

@@ -15,6 +15,7 @@ from gonogo.errors import NoErrorRule
 from gonogo.instrument.running_error.companion import EXACT, Error, widen_error
 from gonogo.instrument.running_error.facts import find_tensors
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
+from gonogo.instrument.running_error.rules.movement import place_cast
 from gonogo.instrument.running_error.rules.selections import masked_fill
 from gonogo.instrument.running_error.summation import bound_growth, bound_orders
 
@@ -87,8 +88,10 @@ def put_adding(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> tuple[
         return masked_fill(ctx, torch.masked_fill, (args[0], args[1][0], args[2].reshape(())), {})
     if accumulated:
         return lose_positions(ctx, args, scatter_sums(ctx, scatter, (x, err_x), (y, err_y)))
-    made = scatter(x, y), Error(scatter(widen_error(x, err_x), widen_error(y, err_y)))
-    return lose_positions(ctx, args, made)
+    error = place_cast(
+        [err_x, err_y], lambda choose: scatter(widen_error(x, choose(err_x)), widen_error(y, choose(err_y)))
+    )
+    return lose_positions(ctx, args, (scatter(x, y), error))
 
 
 def is_fill(indices: Any, x: Tensor, y: Tensor) -> bool:

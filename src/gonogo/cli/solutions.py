@@ -1,0 +1,148 @@
+"""gonogo check --problem: solutions of a benchmark's problems → gonogo's verdict and the benchmark's own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gonogo.cli._output import SCHEMA, echo, print_json
+from gonogo.cli._parse import Interrupted
+from gonogo.cli._progress import Reporter, report_records
+from gonogo.cli._tables import USUAL, fill, print_tables
+from gonogo.problems.judging import Judged, Terms
+from gonogo.problems.problem import Options
+from gonogo.table import Table
+from gonogo.verdict.verdicts import tell_verification
+
+NAME_WIDTH = 14
+SHOWN = {"problem": "problem", "solution": "solution", "gonogo": "decision", "contract that fits": "fits",
+         "own check": "own", "own check is": "comparison", "outside": "outside", "why": "why"}  # fmt: skip
+
+
+def check_solution(
+    problem: Path, target: str, options: Options, terms: Terms, *, trace: Path | None, as_json: bool
+) -> None:
+    """Judge one, print it and exit."""
+    from gonogo.problems.judging import judge_solution
+
+    try:
+        with Reporter() as reporter:
+            judged = judge_solution(
+                problem, target, options, terms, report=partial(report_records, reporter)
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted: no verdict") from None
+    if trace is not None:
+        write_trace(trace, judged)
+    if as_json:
+        print_json({"schema": SCHEMA} | judged.to_dict())
+    else:
+        _print(judged)
+    sys.exit(1 if judged.decision == "no-go" else 0)
+
+
+def _print(judged: Judged) -> None:
+    echo(f"{judged.solution} for {judged.problem} ({judged.format}): {judged.decision}")
+    fits = judged.fits or "none that gonogo knows"
+    lines = [
+        ("contract", f"judged by {judged.contract}; fits: {fits}"),
+        ("own check", f"{_tell_own(judged.own)}: {judged.rule}"),
+        ("compared", _explain(judged)),
+        ("outside", _tell_outside(judged)),
+    ]
+    for name, text in lines:
+        if text:
+            echo(fill(text, start=f"  {name:<11} ", indent=" " * NAME_WIDTH))
+    for part in judged.parts:
+        for line in tell_verification(part.verification):
+            echo(fill(line[NAME_WIDTH:], start=line[:NAME_WIDTH], indent=" " * NAME_WIDTH))
+    known = {note for part in judged.parts for note in part.verification.notes}
+    for note in judged.notes:
+        if note not in known:
+            echo(fill(note, start=f"  {'note':<11} ", indent=" " * NAME_WIDTH))
+
+
+def _tell_own(own: bool | None) -> str:
+    return "not run" if own is None else "passes" if own else "fails"
+
+
+def _explain(judged: Judged) -> str:
+    """What it means that two verdicts differ."""
+    if judged.comparison == "too loose":
+        return "the benchmark's check is too loose here: it passes what gonogo does not"
+    if judged.comparison == "too strict":
+        return "the benchmark's check is too strict here: it fails what rounding explains"
+    return "both agree" if judged.comparison == "agree" else ""
+
+
+def _tell_outside(judged: Judged) -> str:
+    """What became of other values and sizes."""
+    if judged.outside is None:
+        return ""
+    why = f": {judged.outside_why}" if judged.outside_why else ""
+    told = f"{judged.outside} on other values and sizes than the benchmark draws{why}"
+    return f"{told}. The problem may not promise to work there" if judged.outside == "no-go" else told
+
+
+def check_solutions(
+    problem: Path, solutions: Path, options: Options, terms: Terms, *, workers: int, out: Path | None, as_json: bool
+) -> None:
+    """Judge many, print a table and exit."""
+    from gonogo.problems.batch import judge_all, list_tasks
+
+    tasks = list_tasks(problem, solutions)
+    try:
+        with Reporter("solutions") as reporter:
+            answers = judge_all(tasks, options, terms, workers=workers, kept=out, report=reporter.report)
+    except KeyboardInterrupt:
+        kept = f"; what is done is in {out}, the same command goes on from there" if out else ""
+        raise Interrupted(f"interrupted{kept}") from None
+    counts = Counter(answer["decision"] for answer in answers)
+    loose = Counter(answer["comparison"] for answer in answers)
+    if as_json:
+        print_json({"schema": SCHEMA, "counts": dict(counts), "comparison": dict(loose), "solutions": answers})
+    else:
+        print_tables([make_table(answers)], USUAL)
+        told = [f"{counts[word]} {word}" for word in ("go", "suspect", "no-go", "refused") if counts[word]]
+        told += [f"own check {word}: {loose[word]}" for word in ("too loose", "too strict") if loose[word]]
+        echo(f"{len(answers)} solutions: {', '.join(told)}")
+    sys.exit(1 if counts["no-go"] else 0)
+
+
+def make_table(answers: list[dict[str, Any]]) -> Table:
+    """One row for each solution."""
+    rows = [tuple(_show(answer.get(key)) for key in SHOWN.values()) for answer in answers]
+    return Table("solutions", tuple(SHOWN), rows)
+
+
+def _show(value: Any) -> Any:
+    return (
+        "–" if value is None or value == "" else "passes" if value is True else "fails" if value is False else value
+    )
+
+
+def write_trace(path: Path, judged: Judged) -> None:
+    """Add a line as FlashInfer-Bench's evaluations are, with gonogo's facts in it."""
+    status = "PASSED" if judged.decision != "no-go" else _find_status(judged)
+    line = {
+        "definition": judged.problem, "solution": judged.solution, "workload": None,
+        "evaluation": {"status": status, "correctness": {"own_check": judged.own}, "gonogo": {
+            "decision": judged.decision, "contract": judged.contract, "fits": judged.fits, "why": judged.why,
+            "comparison": judged.comparison, "notes": list(judged.notes),
+        }},
+    }  # fmt: skip
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _find_status(judged: Judged) -> str:
+    known = {
+        "wrong-shape": "INCORRECT_SHAPE", "wrong-dtype": "INCORRECT_DTYPE", "raised": "RUNTIME_ERROR",
+        "crashed": "RUNTIME_ERROR", "timed-out": "TIMEOUT", "out-of-memory": "RUNTIME_ERROR",
+    }  # fmt: skip
+    outcomes = {word for part in judged.parts for word in part.outcomes}
+    return next((status for word, status in known.items() if word in outcomes), "INCORRECT_NUMERICAL")

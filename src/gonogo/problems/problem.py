@@ -1,0 +1,168 @@
+"""What a benchmark's problem is to gonogo: an op, the benchmark's own check of it, and how a solution is called."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gonogo.errors import InputError
+from gonogo.guest.nests import list_leaves
+from gonogo.ops import INPUT_DTYPES, Kernel, Made, Op, Out, op_names
+from gonogo.user.kernel_file import KernelFile
+
+SOLUTION = "_gonogo_solution"
+"""What a solution's function is called once it is made callable by what is appended to its source."""
+
+OWN_SEEDS = 2**32
+"""From here on, seeds are numbers of a benchmark's own tests, where those have seeds of their own."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of a problem, in plain values that travel to workers."""
+
+    device: str = "cpu"
+    dtype: str | None = None
+    """Of its floating inputs and weights; None for its own."""
+    scale: float = 1.0
+    """What its sizes are multiplied by."""
+    vary: bool = False
+    """Whether inputs have other values, and sizes, than the problem draws."""
+    reference: str | None = None
+    """FILE:FUNC, a twin in plain torch of a reference that calls a library."""
+    part: int = 0
+    """Of a problem with several shapes, which."""
+    drawn_on: str = "cpu"
+    """Where values are drawn: on the CPU for the same bits everywhere, on a GPU for large ones in little time."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solution as it is judged."""
+
+    kernel: KernelFile
+    name: str
+    hands_outputs: bool = False
+    """Whether it is handed its outputs behind its arguments."""
+    held: Any = None
+    """What must live as long as it does: a folder of its files, say."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem of a benchmark."""
+
+    name: str
+    format: str
+    op: Op
+    rule: str
+    """The benchmark's own check, in words."""
+    seeds: tuple[int, ...]
+    """Of the benchmark's own trials."""
+    read_solution: Callable[[str], Solution] = field(repr=False)
+    """`FILE`, or `FILE:NAME` → the solution in it."""
+    contract: str | None = None
+    """What its own dtype promises."""
+    notes: tuple[str, ...] = ()
+
+
+def make_op(
+    name: str,
+    module: str,
+    path: str,
+    options: Options,
+    *,
+    dtype: str,
+    leaves: dict[str, Out] | None = None,
+    scratch: tuple[str, ...] = (),
+    is_given: bool = False,
+) -> Op:
+    """The op of a problem: a format's module has make_reference, make_draw and make_check of path and options."""
+    reference = Made(module, "make_reference", path, options)
+    return Op(
+        name=name, inputs=(), output="", sizes={}, main="", is_nest=True, is_given=is_given,
+        draw=Made(module, "make_draw", path, options), reference=reference,
+        kernels=(Kernel(f"{name}_torch", "torch", source=reference, dtypes=(dtype,)),), dtypes=(dtype,),
+        leaves=leaves or {}, scratch=scratch, own_check=Made(module, "make_check", path, options),
+    )  # fmt: skip
+
+
+def name_problem(*words: str) -> str:
+    """The name of a problem's op: of a file and its folder, say.
+
+    >>> name_problem("level1", "1_Square matrix")
+    'level1_1_Square_matrix'
+    """
+    name = re.sub(r"\W+", "_", "_".join(word for word in words if word)).strip("_") or "problem"
+    return f"problem_{name}" if name in op_names() else name
+
+
+def choose_contract(dtype: str) -> str | None:
+    """What a problem's dtype promises: in half precision its own reference rounds between ops."""
+    return dtype if dtype in ("float16", "bfloat16", "float64") else None
+
+
+def check_dtype(dtype: str | None, usual: str) -> str:
+    """The dtype asked for, or the problem's own."""
+    if dtype is None:
+        return usual
+    if dtype not in INPUT_DTYPES:
+        raise InputError(f"dtype {dtype!r} is none of {', '.join(INPUT_DTYPES)}")
+    return dtype
+
+
+def read_text(path: Path, what: str) -> str:
+    """A file's text; refused where it cannot be read."""
+    try:
+        return path.read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"there is no {what} {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{what} {path} cannot be read: {error}") from None
+
+
+def list_bound(text: str, path: Path) -> list[str]:
+    """Names that a source binds at its top level by def, class or =."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise InputError(f"{path}{line} is no Python: {next(iter(error.args), '')}") from None
+    names: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return names
+
+
+def need_bound(text: str, path: Path, wanted: Sequence[str], what: str) -> str:
+    """The first of the wanted names that a source binds; refused where it binds none."""
+    bound = list_bound(text, path)
+    for name in wanted:
+        if name in bound:
+            return name
+    raise InputError(f"{path} has no {' or '.join(wanted)}: it is no {what}")
+
+
+def make_kernel_file(
+    path: Path, text: str, appended: str = "", function: str = SOLUTION, folders: tuple[str, ...] = ()
+) -> KernelFile:
+    """A solution's source with what makes a function of it, and where it may import from."""
+    resolved = path.resolve()
+    beside = (*folders, str(resolved.parent), str(Path.cwd()))
+    return KernelFile(resolved, function, f"{text}\n{appended}" if appended else text, beside)
+
+
+def find_dtype(drawn: Any) -> str:
+    """What cases are called by: the dtype of the first floating tensor, or of the first at all."""
+    import torch
+
+    dtypes = [(x.is_floating_point(), x.dtype) for _, x in list_leaves(drawn) if isinstance(x, torch.Tensor)]
+    ordered = [str(dtype).removeprefix("torch.") for floats, dtype in sorted(dtypes, key=lambda each: not each[0])]
+    return next((dtype for dtype in ordered if dtype in INPUT_DTYPES), "float32")
