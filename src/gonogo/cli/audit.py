@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gonogo.records import Columns
 
 DEFAULT_RECORDS = Path("records")
+ON_GPU = 4
+"""Processes that share a GPU: more of them wait for its memory."""
 
 
 @click.command(
@@ -29,6 +31,7 @@ DEFAULT_RECORDS = Path("records")
         "gonogo audit --op softmax --dtype float16 --policy kernelbench",
         "gonogo audit --op relu,softmax --atol float16=1e-3,float32=1e-5 --rtol 1e-3",
         "gonogo audit --policy mine.toml --markdown",
+        "gonogo audit --benchmark KernelBench/level1 --scale 0.25 --out audits.jsonl",
     ),
 )
 @words_option(
@@ -49,6 +52,24 @@ DEFAULT_RECORDS = Path("records")
     "--records", type=click.Path(path_type=Path),
     help="Runs to count in; by default the folder `records` here, and where there is none kernels are run.",
 )  # fmt: skip
+@click.option(
+    "--benchmark", type=click.Path(path_type=Path), metavar="DIR",
+    help="Audit a benchmark's problems instead: a checkout, or one problem. See gonogo check --problem.",
+)  # fmt: skip
+@click.option("--device", default="auto", show_default=True, help="Of a benchmark: auto, cpu or cuda.")
+@click.option("--scale", type=float, default=1.0, help="Of a benchmark: what sizes are multiplied by.")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Of a benchmark: processes. One per core by default, 4 on a GPU."
+)
+@click.option(
+    "--timeout", "timeout_s", default=120.0, show_default=True, help="Of a benchmark: seconds per problem."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Of a benchmark: keep audits here, and go on from them."
+)
+@click.option(
+    "--page", type=click.Path(path_type=Path), help="Of a benchmark: write what is found here, as Markdown."
+)
 @click.option("--live", is_flag=True, help="Run the op's kernels now, on the CPU, instead of counting in records.")
 @click.option(
     "--cases",
@@ -69,6 +90,13 @@ def audit(
     rtol: tuple[str, ...],
     policy: str | None,
     records: Path | None,
+    benchmark: Path | None,
+    device: str,
+    scale: float,
+    workers: int | None,
+    timeout_s: float,
+    out: Path | None,
+    page: Path | None,
     live: bool,
     cases: int,
     fail_on: tuple[str, ...],
@@ -76,6 +104,8 @@ def audit(
     as_json: bool,
 ) -> None:
     """Is a tolerance any good? What plainly wrong outputs pass it, whether correct ones fail, what it catches."""
+    if benchmark is not None:
+        _audit_benchmark(benchmark, locals())
     from gonogo.audit import COLUMNS, FINDINGS, Tolerance, audit_tolerance, make_table
     from gonogo.records import find_runs
 
@@ -112,6 +142,28 @@ def audit(
     for result, word in failing:
         echo(f"--fail-on {word}: {result.op} {result.dtype}", aside=True)
     sys.exit(1 if failing else 0)
+
+
+def _audit_benchmark(benchmark: Path, said: dict[str, Any]) -> NoReturn:
+    """Audit problems; a tolerance is theirs."""
+    if any(said[word] for word in ("ops", "atol", "rtol", "policy", "records", "live", "fail_on")):
+        raise click.UsageError("a benchmark brings its own ops and tolerances: leave out what is said of others")
+    with need_backend("gonogo audit --benchmark"):
+        from gonogo.cli.benchmarks import audit_problems
+        from gonogo.problems.problem import Options
+        from gonogo.runners.device import count_workers, find_device
+    device = find_device(said["device"])
+    dtype = find_dtypes(said["dtypes"])[0] if said["dtypes"] else None
+    options = Options(device, dtype, said["scale"], drawn_on=device)
+    workers = said["workers"] or (count_workers(device) if device == "cpu" else ON_GPU)
+    words = [f"--dtype {dtype}"] if dtype else []
+    words += [f"--scale {options.scale:g}"] if options.scale != 1 else []
+    audit_problems(
+        benchmark, options, workers=workers, timeout_s=said["timeout_s"], out=said["out"], page=said["page"],
+        command=" ".join(["gonogo audit --benchmark", benchmark.name, *words]), view=said["view"],
+        as_json=said["as_json"],
+    )  # fmt: skip
+    raise AssertionError  # it has ended the command
 
 
 def _tell_columns(counted: str, cases: int) -> str:

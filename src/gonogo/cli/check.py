@@ -52,7 +52,7 @@ NAME_WIDTH = 14
 )  # fmt: skip
 @click.option(
     "--problem", type=click.Path(path_type=Path), metavar="PATH",
-    help="A benchmark's problem instead, as it is: a file or folder. FILE is its solution; a folder or .jsonl, many.",
+    help="A benchmark's problem instead, as it is: a file or folder. FILE is its solution; or a folder of them.",
 )  # fmt: skip
 @click.option("--scale", type=float, default=1.0, help="Of a problem: what its sizes are multiplied by.")
 @click.option("--vary", is_flag=True, help="Of a problem: other values and sizes than it draws, too.")

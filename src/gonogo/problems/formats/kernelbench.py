@@ -89,7 +89,7 @@ def _open(file: Path, options: Options, shapes: list[Mapping[str, Any]]) -> Prob
     tag = f"shape{options.part}" if len(shapes) > 1 else ""
     level = file.parent.name if file.parent.name.startswith("level") else ""
     name = name_problem(file.resolve().parent.name, tag) if shapes else name_problem(level, file.stem)
-    tolerance = TOLERANCES.get(dtype, 1e-4)
+    tolerance = TOLERANCES.get(dtype, TOLERANCES["float32"])
     return Problem(
         name, NAME, make_op(name, __name__, where, options, dtype=dtype),
         f"allclose(atol = rtol = {tolerance:g}), {TRIALS} trials from seed {SEED}", _draw_trials(),
@@ -241,7 +241,7 @@ def make_check(where: str, options: Options) -> Callable[[Call, Mapping[str, Any
     import torch
 
     model = copy.deepcopy(_open_model(where, options).model)
-    tolerance = TOLERANCES.get(check_dtype(options.dtype, "float32"), 1e-4)
+    dtype = check_dtype(options.dtype, "float32")
 
     def check(call: Call, leaves: Mapping[str, Any]) -> bool:
         with torch.no_grad():
@@ -249,10 +249,17 @@ def make_check(where: str, options: Options) -> Callable[[Call, Mapping[str, Any
         output = next(iter(leaves.values())) if len(leaves) == 1 else None
         if not isinstance(output, torch.Tensor) or output.shape != expected.shape:
             return False
-        output = output.to(expected.device)
-        return bool(torch.allclose(expected, output, atol=tolerance, rtol=tolerance))
+        return tolerates(output.to(expected.device, expected.dtype), expected, dtype)
 
     return check
+
+
+def tolerates(output: torch.Tensor, expected: torch.Tensor, dtype: str) -> bool:
+    """The benchmark's allclose."""
+    import torch
+
+    tolerance = TOLERANCES.get(dtype, TOLERANCES["float32"])
+    return bool(torch.allclose(expected, output, atol=tolerance, rtol=tolerance))
 
 
 def read_solution(where: str, options: Options, target: str) -> Solution:
