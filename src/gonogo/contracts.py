@@ -16,6 +16,8 @@ CONTRACTS = {
     "backward": Contract(backward=True),
     "strassen": Contract(products="strassen"),
     "fp8": Contract(products="fp8"),
+    "eager-bfloat16": Contract(stored="bfloat16"),
+    "eager-float16": Contract(stored="float16"),
 }
 """What a kernel may promise, by the word for it."""
 OTHER_NAMES = {

@@ -92,6 +92,8 @@ class Contract:
     """Errors as of one rounding of each input allowed: x − logsumexp(x), exponents scaled by log2(e) beforehand."""
     output: str | None = None
     """Format of the output where it is not that of the inputs: float32 sums of half-precision inputs."""
+    stored: str | None = None
+    """Format that the result of every op is stored in, as torch does op by op; None: that of sums."""
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -104,7 +106,7 @@ class Contract:
 
         for name in FLAGS:
             check_type(f"contract {name}", getattr(self, name), bool, "True or False")
-        for name in ("accumulate", "intermediate", "output"):
+        for name in ("accumulate", "intermediate", "output", "stored"):
             if getattr(self, name) is not None:
                 get_format(getattr(self, name), role=f"contract {name}")
 
@@ -120,6 +122,7 @@ class Contract:
         words += [self.summation] if self.summation != "blocked" else []
         words += [name for name in FLAGS if getattr(self, name)]
         words += [f"to-{self.output}"] if self.output else []
+        words += [f"stored-{self.stored}"] if self.stored else []
         return "+".join(words)
 
     @classmethod
@@ -142,6 +145,8 @@ class Contract:
                 facts["intermediate"] = word.removeprefix("via-")
             elif word.startswith("to-"):
                 facts["output"] = word.removeprefix("to-")
+            elif word.startswith("stored-"):
+                facts["stored"] = word.removeprefix("stored-")
             else:
                 raise InputError(f"contract {text!r}: {word!r} says nothing")
         return cls(**facts)

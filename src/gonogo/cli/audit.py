@@ -70,6 +70,9 @@ ON_GPU = 4
 @click.option(
     "--page", type=click.Path(path_type=Path), help="Of a benchmark: write what is found here, as Markdown."
 )
+@click.option(
+    "--mutants/--no-mutants", "mutates", default=True, help="Of a benchmark: run faults of references, too."
+)
 @click.option("--live", is_flag=True, help="Run the op's kernels now, on the CPU, instead of counting in records.")
 @click.option(
     "--cases",
@@ -96,6 +99,7 @@ def audit(
     workers: int | None,
     timeout_s: float,
     out: Path | None,
+    mutates: bool,
     page: Path | None,
     live: bool,
     cases: int,
@@ -159,7 +163,8 @@ def _audit_benchmark(benchmark: Path, said: dict[str, Any]) -> NoReturn:
     words = [f"--dtype {dtype}"] if dtype else []
     words += [f"--scale {options.scale:g}"] if options.scale != 1 else []
     audit_problems(
-        benchmark, options, workers=workers, timeout_s=said["timeout_s"], out=said["out"], page=said["page"],
+        benchmark, options, workers=workers, timeout_s=said["timeout_s"], mutates=said["mutates"],
+        out=said["out"], page=said["page"],
         command=" ".join(["gonogo audit --benchmark", benchmark.name, *words]), view=said["view"],
         as_json=said["as_json"],
     )  # fmt: skip

@@ -23,8 +23,8 @@ ESSENTIAL = ("problem", "torch's kernel", "vacuous", "mutants", "own check passe
 NOTE = (
     "torch's kernel: gonogo's verdict on the reference as torch runs it, by the contract that fits. Vacuous: what "
     "passes the benchmark's own check instead of an answer. Ignored: what can be changed without changing a bit of "
-    "the output. Mutants: small faults of the reference, an op dropped, an epsilon × 100, inputs of an op rounded to "
-    "bfloat16, its last column left out; without those that change no bit."
+    "the output. Mutants: small faults of the reference, an op dropped, an epsilon × 100, inputs of an op rounded "
+    "to bfloat16, its last column left out; without those that change no bit."
 )
 SHOWN_NAMES = 3
 
@@ -35,6 +35,7 @@ def audit_problems(
     *,
     workers: int,
     timeout_s: float,
+    mutates: bool,
     out: Path | None,
     page: Path | None,
     command: str,
@@ -46,7 +47,8 @@ def audit_problems(
     try:
         with Reporter("problems") as reporter:
             audits = audit_benchmark(
-                path, options, workers=workers, timeout_s=timeout_s, kept=out, report=reporter.report
+                path, options, workers=workers, timeout_s=timeout_s, mutates=mutates, kept=out,
+                report=reporter.report,
             )  # fmt: skip
     except KeyboardInterrupt:
         kept = f"; what is done is in {out}, the same command goes on from there" if out else ""

@@ -89,7 +89,9 @@ def find_limit(op: str, contract: Contract, lock: Path | None = None) -> FoundLi
     path = lock or shipped_lock()
     limits, provenance = read_lock(path)
     # Sums in no fixed order are within the same scale: their limit is that of the contract without them.
-    contracts = list(dict.fromkeys([contract.describe(), replace(contract, atomics=False).describe()]))
+    # Nor does it matter for a limit where results are stored: what that rounds is in the scale.
+    simpler = (contract, replace(contract, atomics=False), replace(contract, atomics=False, stored=None))
+    contracts = list(dict.fromkeys(each.describe() for each in simpler))
     own = (pick_limit(limits, op, name, str(path)) for name in contracts)
     for limit in (*own, *(pick_universal(limits, name, str(path)) for name in contracts)):
         if limit is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import signal
 import threading
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 JUDGED, REFUSED = "judged", "refused"
 STAND_INS = ("zeros", "a constant", "the mean", "the input")
-WEAKER = ("tf32", "fast-math", "float16", "bfloat16")
+WEAKER = ("atomics", "tf32", "fast-math", "float16", "bfloat16")
 LOOKED_AT = 12
 """Weights that are changed, one after the other, to see whether the output depends on them."""
 OUT_OF_MEMORY = "out of memory"
@@ -99,16 +98,19 @@ def limit_time(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def audit_problem(path: Path, options: Options, timeout_s: float = 120.0) -> Audit:
+def audit_problem(path: Path, options: Options, timeout_s: float = 120.0, *, mutates: bool = True) -> Audit:
     """Audit one problem, here; whatever goes wrong is told in a line."""
     import torch
 
+    from gonogo.execution.precision import configure_torch
+
+    configure_torch()
     begun, name = time.monotonic(), _name(path)
     try:
         with limit_time(timeout_s), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             problem = find_problems(path, options)[0]
-            audit = _audit(problem, options)
+            audit = _audit(problem, options, mutates=mutates)
     except (torch.OutOfMemoryError, MemoryError, CaseTooLarge) as error:
         why = f"{OUT_OF_MEMORY} at {options.scale:g} of its size: {_tell(error)}. Try --scale {options.scale / 2:g}"
         audit = Audit(name, why=why)
@@ -130,7 +132,7 @@ def _tell(error: BaseException) -> str:
     return str(error).partition("\n")[0][:240]
 
 
-def _audit(problem: Problem, options: Options) -> Audit:
+def _audit(problem: Problem, options: Options, *, mutates: bool) -> Audit:
     import torch
 
     from gonogo.cases import DRAWN, EVERYWHERE, Case
@@ -159,22 +161,18 @@ def _audit(problem: Problem, options: Options) -> Audit:
         found = replace(
             found, constant=_is_constant(single), ignored=tuple(_list_ignored(eager, bench, problem, outputs))
         )
-        return _judge_mutants(found, bench, candidate, eager, check, outputs)
+        return _judge_mutants(found, bench, candidate, eager, check, outputs) if mutates else found
 
 
 def _make_eager(reference: Callable[..., Any]) -> Callable[..., Any]:
-    """The reference as torch's own kernels run it, in the problem's dtype."""
+    """The reference as torch's own kernels run it, in the problem's dtype; a copy of it may share what it calls."""
     import torch
-
-    if not isinstance(reference, torch.nn.Module):
-        return reference
-    model = copy.deepcopy(reference)
 
     def eager(*args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
-            return model(*args, **kwargs)
+            return reference(*args, **kwargs)
 
-    return eager
+    return eager if isinstance(reference, torch.nn.Module) else reference
 
 
 def _judge_eager(found: Audit, bench: Bench, candidate: Any, problem: Problem) -> Audit:
@@ -184,7 +182,11 @@ def _judge_eager(found: Audit, bench: Bench, candidate: Any, problem: Problem) -
     from gonogo.verdict.verdicts import is_blind, judge_record
     from gonogo.words import find_contract, name_contract
 
-    words = [problem.contract or "float32", *(word for word in WEAKER if word != problem.contract)]
+    words = list(
+        dict.fromkeys(
+            ["float32" if found.dtype != "float64" else "float64", problem.contract or "float32", *WEAKER]
+        )
+    )
     first: Audit | None = None
     for word in words:
         contract = find_contract(word)
@@ -199,7 +201,9 @@ def _judge_eager(found: Audit, bench: Bench, candidate: Any, problem: Problem) -
             why="" if verdict.decision == "go" else str(verdict.outcome if not verdict.is_by_reading else ""),
         )  # fmt: skip
         first = first or judged
-        if judged.decision in ("go", "suspect") or record.outcome != "ok":
+        if record.outcome == "out-of-memory":
+            raise MemoryError(str(record.detail))
+        if judged.decision in ("go", "suspect") or record.outcome not in ("ok", "not-repeatable"):
             return judged
         bench.by_contract.pop(contract, None)
     assert first is not None
@@ -279,8 +283,7 @@ def _list_ignored(
     reference = problem.op.load_reference()
     if not isinstance(reference, torch.nn.Module):
         return
-    model = _find_model(eager)
-    for name, weight in list(model.named_parameters())[:LOOKED_AT]:
+    for name, weight in list(reference.named_parameters())[:LOOKED_AT]:
         kept = weight.detach().clone()
         weight.data.copy_(_disturb(kept))
         unchanged = not changes(bench.pristine.args, bench.pristine.kwargs)
@@ -291,13 +294,6 @@ def _list_ignored(
 
 def _change(name: str, path: str, x: torch.Tensor) -> torch.Tensor:
     return _disturb(x) if path == name else x.clone()
-
-
-def _find_model(eager: Any) -> torch.nn.Module:
-    """The module that a function was made of."""
-    import torch
-
-    return next(cell.cell_contents for cell in eager.__closure__ if isinstance(cell.cell_contents, torch.nn.Module))
 
 
 def _disturb(x: torch.Tensor) -> torch.Tensor:
@@ -356,6 +352,7 @@ def audit_benchmark(
     *,
     workers: int,
     timeout_s: float,
+    mutates: bool = True,
     kept: Path | None = None,
     report: Callable[[int, int, int], None] = lambda done, total, made: None,
 ) -> list[Audit]:
@@ -377,32 +374,37 @@ def audit_benchmark(
                 file.write(json.dumps({"key": _name(problem)} | audit.to_dict()) + "\n")
         report(len(done), len(problems), made)
 
-    again = [each for each in _run_all(left, options, workers, timeout_s, keep) if workers > 1]
-    for problem in again:
-        for _ in _run_all([problem], options, 1, timeout_s, keep):
+    audit = partial(audit_problem, options=options, timeout_s=timeout_s, mutates=mutates)
+    for problem in _run_all(left, audit, workers, keep):
+        for _ in _run_all([problem], audit, 1, keep):
             keep(problem, Audit(_name(problem), why=f"{OUT_OF_MEMORY}, or its process ended"))
     return [done[_name(each)] for each in problems]
 
 
 def _run_all(
-    problems: Sequence[Path], options: Options, workers: int, timeout_s: float, keep: Callable[[Path, Audit], None]
+    problems: Sequence[Path], audit: Callable[[Path], Audit], workers: int, keep: Callable[[Path, Audit], None]
 ) -> list[Path]:
     """Audit problems in processes; those to be tried again, alone."""
     if not problems:
         return []
     again = []
     with ProcessPoolExecutor(min(workers, len(problems)), mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(audit_problem, each, options, timeout_s): each for each in problems}
+        running = {pool.submit(audit, each): each for each in problems}
         try:
             for future in as_completed(running):
                 problem = running.pop(future)
-                audit = future.result()
-                if workers > 1 and audit.state == REFUSED and OUT_OF_MEMORY in audit.why:
+                found = future.result()
+                if workers > 1 and found.state == REFUSED and OUT_OF_MEMORY in found.why:
                     again.append(problem)
                 else:
-                    keep(problem, audit)
+                    keep(problem, found)
         except BrokenProcessPool:
             again += [problem, *running.values()]
+        except BaseException:  # nobody waits for what is under way
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list((pool._processes or {}).values()):
+                process.kill()
+            raise
     return again
 
 

@@ -25,7 +25,8 @@ MOVES = (
 SUMS = (
     "mm", "bmm", "addmm", "baddbmm", "convolution", "sum", "mean", "_softmax", "native_layer_norm", "cumsum",
     "linalg_vector_norm", "_log_softmax", "native_group_norm", "native_batch_norm", "cudnn_batch_norm", "var",
-    "max", "amax", "min", "logsumexp", "prod", "std", "norm", "avg_pool2d", "max_pool2d_with_indices", "argmax", "argmin",
+    "max", "amax", "min", "logsumexp", "prod", "std", "norm", "avg_pool2d", "max_pool2d_with_indices",
+    "argmax", "argmin",
 )  # fmt: skip
 
 

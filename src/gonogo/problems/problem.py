@@ -103,7 +103,7 @@ def name_problem(*words: str) -> str:
 
 def choose_contract(dtype: str) -> str | None:
     """What a problem's dtype promises: in half precision its own reference rounds between ops."""
-    return dtype if dtype in ("float16", "bfloat16", "float64") else None
+    return f"eager-{dtype}" if dtype in ("float16", "bfloat16") else "float64" if dtype == "float64" else None
 
 
 def check_dtype(dtype: str | None, usual: str) -> str:

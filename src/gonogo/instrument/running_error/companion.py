@@ -222,4 +222,4 @@ def spread_out(extra: Tensor, shape: torch.Size) -> Tensor:
 def widen_error(x: Tensor, err: Error) -> Tensor:
     """All of an error, in the shape of its value, in memory of that shape."""
     whole = total(x, err)
-    return torch.zeros_like(x) if whole is None else spread_out(whole, x.shape).contiguous()
+    return torch.zeros_like(x, dtype=torch.float64) if whole is None else spread_out(whole, x.shape).contiguous()

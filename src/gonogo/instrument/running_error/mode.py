@@ -83,6 +83,9 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.unit = fmt.unit_roundoff
         self.range = float(fmt.overflow_threshold) if fmt.largest < WIDE else math.inf
         self.smallest = float(fmt.smallest_normal)
+        self.stored_ulps = 0.0 if contract.stored is None else self.cast_ulps(contract.stored)
+        self._depth = 0
+        """How many decompositions the op at hand is inside of: a kernel stores what comes out of all of them."""
         self.rules = rules
         self.takes_complex = takes_complex
         """Ops whose rules hold for complex numbers."""
@@ -173,11 +176,14 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def run_primitive(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run `function`, written in primitive ops, on tracked arguments; without its writes, if it has any."""
+        self._depth += 1
         try:
             with self:
                 return function(*args, **kwargs)
         except WritesInPlace:
             return self.run_functional(function, args, kwargs)
+        finally:
+            self._depth -= 1
 
     def run_functional(
         self, function: Callable[..., Any], args: Any, kwargs: Any, outside: Sequence[Tensor] = ()
@@ -224,8 +230,19 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             made = self._apply(func, name, args, kwargs)
         else:
             made = self._apply_plain(func, name, args, kwargs, leaves)
+        if self.stored_ulps and self._depth == 0 and name.removesuffix("_") not in self.passive:
+            for leaf in find_tensors((made,)):
+                self._store(leaf)
         self.outside.note_made(func, made)
         return made
+
+    def _store(self, made: Tensor) -> None:
+        """Charge a rounding to the format that results are stored in."""
+        if isinstance(made, Tracked) and not made.error.exact and not made.is_complex():
+            error = made.error
+            made.error = Error(
+                error.extra, error.ulps + self.stored_ulps, uncast=error, cast_to=self.contract.stored
+            )
 
     def _find_rule(self, func: Any, name: str) -> Rule:
         rule = self.rules.get(str(func)) or self.rules.get(name)

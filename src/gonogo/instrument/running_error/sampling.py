@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gonogo.instrument.running_error.companion import EXACT, Tracked, total
+from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, total
 from gonogo.instrument.running_error.mode import RunningErrorMode
 
 RUNS = 12
@@ -30,8 +30,12 @@ UNSTABLE = 0.05
 """Of an element, or of all in the mean: what roundings move as far as that is not a number to be judged."""
 DEEP = 24
 """Ops that make a reference deep. In a shallow one an infinite bound has its cause next to it: a pole, a tie."""
+FEW = 2
+"""The same where every result is stored in half precision: by far the largest roundings, as good as random."""
 MOST = 0.5
-"""Of the elements: where so many have no finite bound, it says nothing of an output."""
+"""Of the elements: where so many have no bound that says anything, it says nothing of an output."""
+VAGUE = 0.125
+"""Of a value: a bound that allows more says nothing of it, for limits are some such bounds."""
 
 
 class NoisyMode(RunningErrorMode):  # type: ignore[no-untyped-call]
@@ -50,6 +54,11 @@ class NoisyMode(RunningErrorMode):  # type: ignore[no-untyped-call]
         if isinstance(made, (tuple, list)):
             return made  # its parts came through here
         return self._disturb(made) if isinstance(made, Tracked) else made
+
+    def _store(self, made: Tensor) -> None:
+        """Disturb what is stored by a rounding to the format that it is stored in."""
+        if isinstance(made, Tracked) and not made.is_complex():
+            made.value = self._disturb(Tracked(made.value, Error(None, self.stored_ulps))).value
 
     def _disturb(self, made: Tracked) -> Tracked:
         whole = total(made.value, made.error)
@@ -72,13 +81,14 @@ def can_sample(mode: RunningErrorMode) -> bool:
     format, is not seen in a few runs.
     """
     is_wide = mode.contract.summation == "blocked" and mode.range == math.inf
-    return is_wide and mode.applied >= DEEP and mode.doubts.is_empty
+    fewest = DEEP if mode.contract.stored is None else FEW
+    return is_wide and mode.applied >= fewest and mode.doubts.is_empty
 
 
-def is_blind(value: Tensor, scale: Tensor) -> bool:
-    """Whether most elements that have a value have no finite scale."""
-    finite = value.isfinite()
-    lost = (scale.isinf() & finite).sum()
+def is_blind(value: Tensor, scale: Tensor, unit: float) -> bool:
+    """Whether of most elements that have a value the scale says nothing: it is infinite, or nearly the value."""
+    finite = value.isfinite() & (value != 0)
+    lost = ((scale * unit > VAGUE * value.abs()) & finite).sum()
     return bool(lost >= MOST * finite.sum()) and bool(lost > 0)
 
 
@@ -108,9 +118,14 @@ class Spread:
         return torch.where(self._expected.isfinite(), scale.masked_fill_(unstable, math.inf), 0.0)
 
 
+def is_vague(leaf: Any, unit: float) -> bool:
+    """Whether a bound says nothing of most of a leaf."""
+    return leaf.scale is not None and bool(leaf.scale.numel()) and is_blind(leaf.value, leaf.scale, unit)
+
+
 def sample_scales(run: Callable[[int], list[Any]], leaves: list[Any], unit: float, floor: float) -> list[Any]:
     """Leaves of which those that are blind have a scale from runs; `run` gives the leaves of one, by its number."""
-    blind = {at for at, leaf in enumerate(leaves) if leaf.scale is not None and is_blind(leaf.value, leaf.scale)}
+    blind = {at for at, leaf in enumerate(leaves) if is_vague(leaf, unit)}
     spreads = {at: Spread(leaves[at].value) for at in blind}
     for number in range(RUNS):
         made = run(number)

@@ -25,7 +25,7 @@ from gonogo.instrument.running_error.doubt import Allows
 from gonogo.instrument.running_error.facts import REPEATED_HINT
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules import PASSIVE, RULES, TAKES_COMPLEX
-from gonogo.instrument.running_error.sampling import NoisyMode, can_sample, is_blind, sample_scales
+from gonogo.instrument.running_error.sampling import NoisyMode, can_sample, is_vague, sample_scales
 from gonogo.instrument.running_error.writes import exchange, keep_modules, run_wide, widen_tensor
 from gonogo.schema import Contract
 
@@ -104,7 +104,7 @@ def trace_call(
                 break
         if mode.advice is not None and any(map(is_lost, leaves)):
             raise NoErrorRule(*mode.advice)
-        if can_sample(mode) and any(map(is_unbounded, leaves)):
+        if can_sample(mode) and any(is_vague(leaf, mode.unit) for leaf in leaves):
 
             def run(number: int) -> list[Any]:
                 noisy = NoisyMode(contract, merged, passive, guarded=False, takes_complex=TAKES_COMPLEX)
@@ -114,11 +114,6 @@ def trace_call(
 
             leaves = sample_scales(run, leaves, mode.unit, floor)
         return output, leaves, mode.summed
-
-
-def is_unbounded(leaf: Leaf) -> bool:
-    """Whether a bound says nothing of most of a leaf."""
-    return leaf.scale is not None and bool(leaf.scale.numel()) and is_blind(leaf.value, leaf.scale)
 
 
 def is_lost(leaf: Leaf) -> bool:

@@ -101,6 +101,7 @@ def keep_modules(function: Any) -> Iterator[None]:
     for module in modules:
         if isinstance(module, RNNBase):  # refuses wide inputs in Python, before torch is asked
             module.__dict__["check_input"] = partial(_check_sizes, module)
+            module.__dict__["flatten_parameters"] = _keep_apart
     try:
         yield
     finally:
@@ -110,6 +111,10 @@ def keep_modules(function: Any) -> Iterator[None]:
             for held in _list_containers(module):
                 held.clear()
                 (held.extend if isinstance(held, list) else held.update)(contents[id(held)])
+
+
+def _keep_apart() -> None:
+    """For cuDNN weights are moved next to each other in memory: those of a reference have none."""
 
 
 def _check_sizes(layer: RNNBase, x: Tensor, batch_sizes: Tensor | None) -> None:
