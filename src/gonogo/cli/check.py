@@ -136,7 +136,7 @@ def check(
         _check_problem(problem, target, locals())
     if op is None and op_file is None:
         raise click.UsageError(
-            "name the op that it implements: --op OP, one of your own by --op-file FILE:NAME, or --problem PATH"
+            "name the op that it implements: --op OP, or one of your own by --op-file FILE:NAME; or --problem PATH"
         )
     known = find_op_file(op_file) if op_file is not None else find_op(str(op))
     if only and dtypes and parse_case(only, known).dtype not in find_dtypes(dtypes):
@@ -150,7 +150,8 @@ def check(
     try:
         with Reporter() as reporter:
             file_verification = check_file(
-                kernel, known, contract=contract, dtypes=dtypes or DTYPES, cases=cases or DEFAULT_CASES,
+                kernel, known, contract=contract, dtypes=dtypes or DTYPES,
+                cases=DEFAULT_CASES if cases is None else cases,
                 seed=choose_seed() if seed is None else seed, device=device,
                 lock=lock, allowance=Allowance(timeout_s, memory_gb * 2**30),
                 suspects="fail" if strict else "rerun", only=only, record=record,
@@ -183,7 +184,8 @@ def _check_problem(problem: Path, target: str, said: dict[str, Any]) -> NoReturn
     dtype = find_dtypes(said["dtypes"])[0] if said["dtypes"] else None
     options = Options(device, dtype, said["scale"], reference=said["reference"])
     terms = Terms(
-        said["contract"], said["cases"] or DEFAULT_CASES, choose_seed() if said["seed"] is None else said["seed"],
+        said["contract"], DEFAULT_CASES if said["cases"] is None else said["cases"],
+        choose_seed() if said["seed"] is None else said["seed"],
         said["lock"], Allowance(said["timeout_s"], said["memory_gb"] * 2**30), said["strict"], said["vary"],
     )  # fmt: skip
     path = Path(target)

@@ -100,8 +100,9 @@ class Reference:
 
     @cached_property
     def deterministic_blind_from(self) -> float | None:
-        """The same with every sum taken for one long chain."""
-        return self._find_blind_from(self.sequential_scale)
+        """The same with every sum taken for one long chain; 0 where that bounds nothing, and the scale does."""
+        longest = self._find_blind_from(self.sequential_scale)
+        return 0.0 if longest is None and self.blind_from is not None else longest
 
     def _find_blind_from(self, scale: torch.Tensor) -> float | None:
         """The upper median of |expected| / (u_c·S) over elements that are judged and not 0; None where none is.

@@ -182,11 +182,8 @@ def _judge_eager(found: Audit, bench: Bench, candidate: Any, problem: Problem) -
     from gonogo.verdict.verdicts import is_blind, judge_record
     from gonogo.words import find_contract, name_contract
 
-    words = list(
-        dict.fromkeys(
-            ["float32" if found.dtype != "float64" else "float64", problem.contract or "float32", *WEAKER]
-        )
-    )
+    strictest = "float64" if found.dtype == "float64" else "float32"
+    words = list(dict.fromkeys([strictest, problem.contract or strictest, *WEAKER]))
     first: Audit | None = None
     for word in words:
         contract = find_contract(word)
@@ -200,11 +197,17 @@ def _judge_eager(found: Audit, bench: Bench, candidate: Any, problem: Problem) -
             is_sampled=any(leaf.is_sampled for leaf in record.leaves),
             why="" if verdict.decision == "go" else str(verdict.outcome if not verdict.is_by_reading else ""),
         )  # fmt: skip
-        first = first or judged
         if record.outcome == "out-of-memory":
             raise MemoryError(str(record.detail))
-        if judged.decision in ("go", "suspect") or record.outcome not in ("ok", "not-repeatable"):
+        if "Late: " in (record.detail or ""):  # it came while the kernel ran, and was taken for its fault
+            raise Late(str(record.detail).rpartition("Late: ")[2])
+        if record.outcome == "refused":
+            judged = replace(judged, state=REFUSED, decision="", why=str(record.detail))
+        first = first or judged
+        if judged.decision in ("go", "suspect"):
             return judged
+        if record.outcome not in ("ok", "not-repeatable", "refused"):
+            return first
         bench.by_contract.pop(contract, None)
     assert first is not None
     return first

@@ -82,8 +82,6 @@ BLIND_FROM = {"bound": "blind_from", "deterministic": "deterministic_blind_from"
 def is_blind(measured: Measured, limit: FoundLimit) -> bool:
     """Whether the limit would let zeros pass for most of the output: then a reading within it says nothing."""
     blind_from: float | None = getattr(measured, BLIND_FROM.get(limit.gauge, ""), None)
-    if limit.gauge == "deterministic" and blind_from is None:
-        return measured.blind_from is not None  # a chain of all roundings bounds nothing that is there
     return blind_from is not None and limit.value > blind_from
 
 
