@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from gonogo.errors import CaseTooLarge, GonogoError, InputError, ReferenceFailed
 from gonogo.problems.finding import find_problems
 from gonogo.problems.problem import Options, Problem, Solution
+from gonogo.schema import Contract
 from gonogo.user.isolated import FileVerification, check_file
+from gonogo.words import name_contract
 
 if TYPE_CHECKING:
     from gonogo.campaign import Allowance, Progress
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_CASES = 3
 """Fresh ones, beside the benchmark's own."""
 VARIED_CASES = 4
+ONE_AT_A_TIME = threading.RLock()
 Decision = Literal["go", "no-go", "suspect", "refused"]
 
 
@@ -90,12 +94,18 @@ def judge_solution(
     report: Callable[[Progress], None] | None = None,
 ) -> Judged:
     """Judge a solution of the problem in a file or folder: on the benchmark's own inputs, and on fresh ones."""
-    problems = find_problems(path, options)
+    problems = _open(path, options)
     found = [_check(path, problem, target, options, terms, problem.seeds, pool, report) for problem in problems]
     judged = _sum_up(problems, found, target)
     if not terms.vary or judged.decision == "no-go":
         return judged
     return _vary(judged, path, target, options, terms, pool)
+
+
+def _open(path: Path, options: Options) -> list[Problem]:
+    """Problems; they run as modules of this process, and many solutions may wait for them at once."""
+    with ONE_AT_A_TIME:
+        return find_problems(path, options)
 
 
 def _check(
@@ -108,7 +118,8 @@ def _check(
     pool: Pool | None,
     report: Callable[[Progress], None] | None = None,
 ) -> FileVerification:
-    solution = problem.read_solution(target)
+    with ONE_AT_A_TIME:
+        solution = problem.read_solution(target)
     try:
         checked = check_file(
             solution.kernel, _hand_outputs(problem, solution), contract=terms.contract or problem.contract,
@@ -118,6 +129,8 @@ def _check(
     except CaseTooLarge as error:
         smaller = options.scale / 2
         raise InputError(f"{problem.name}: {error}. Smaller, by half: --scale {smaller:g}") from error
+    finally:
+        solution.close()
     if checked.verification.replay is None:
         return checked
     replay = tell_command(path, target, options, terms)
@@ -147,10 +160,11 @@ def _sum_up(problems: Sequence[Problem], found: Sequence[FileVerification], targ
     verification, problem = worst.verification, problems[0]
     decision: Any = verification.decision
     own = [file.passes_own for file in found if file.passes_own is not None]
-    fits = verification.contract if decision != "no-go" else verification.holds_under
+    promised = name_contract(Contract.parse(verification.contract))
+    fits = promised if decision != "no-go" else verification.holds_under
     notes = [*problem.notes, *verification.notes]
     return Judged(
-        problem.name, problem.format, Path(target).name, decision, tell_failure(worst), verification.contract, fits,
+        problem.name, problem.format, Path(target).name, decision, tell_failure(worst), promised, fits,
         all(own) if own else None, problem.rule, notes=tuple(dict.fromkeys(notes)), parts=tuple(found),
     )  # fmt: skip
 
@@ -171,7 +185,7 @@ def _vary(judged: Judged, path: Path, target: str, options: Options, terms: Term
     varied = replace(options, vary=True)
     terms = replace(terms, cases=VARIED_CASES)
     try:
-        problems = find_problems(path, varied)
+        problems = _open(path, varied)
         found = [_check(path, problem, target, varied, terms, (), pool) for problem in problems]
     except (ReferenceFailed, InputError) as error:
         return replace(judged, outside="refused", outside_why=f"the problem does not take them: {error}")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gonogo.errors import InputError
@@ -48,8 +49,13 @@ class Solution:
     name: str
     hands_outputs: bool = False
     """Whether it is handed its outputs behind its arguments."""
-    held: Any = None
-    """What must live as long as it does: a folder of its files, say."""
+    folder: TemporaryDirectory[str] | None = None
+    """Its files, where it has several."""
+
+    def close(self) -> None:
+        """Remove its files."""
+        if self.folder is not None:
+            self.folder.cleanup()
 
 
 @dataclass(frozen=True)

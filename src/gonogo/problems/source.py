@@ -90,7 +90,7 @@ def scale_sizes(module: ModuleType, scale: float, survives: Callable[[], bool], 
     if not scale > 0:
         raise InputError(f"scale {scale}: give a number above 0")
     sizes = list_sizes(module)
-    for chosen in _list_choices(sizes):
+    for chosen in filter(None, _list_choices(sizes)):
         vars(module).update({name: _scale(sizes[name], scale) for name in chosen})
         if survives():
             return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _CHECKED: set[Any] = set()
 """Generators of problems, which many solutions share."""
-_ONE_AT_A_TIME = threading.Lock()
+_ONE_AT_A_TIME = threading.RLock()
 
 
 def check_nest(what: str, value: Any) -> None:

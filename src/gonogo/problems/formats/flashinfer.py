@@ -6,6 +6,7 @@ integers are drawn by what their names say: offsets ascend, indices point to wha
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -176,8 +177,12 @@ def make_reference(where: str, options: Options) -> Callable[..., Any]:
     definition = read_definition(where)
     run = definition.load(options.device).run
 
+    taken = list(inspect.signature(run).parameters)
+    by_name = all(name in definition.inputs for name in taken)  # it may leave out what only a kernel needs
+
     def reference(*args: Any) -> Any:
-        returned = run(*args)
+        named = dict(zip(definition.inputs, args, strict=True))
+        returned = run(*(named[name] for name in taken)) if by_name else run(*args)
         if isinstance(returned, Mapping):
             returned = tuple(returned[name] for name in definition.outputs)
         single = len(definition.outputs) == 1 and isinstance(returned, tuple | list) and len(returned) == 1
@@ -350,17 +355,17 @@ def read_solution(definition: Definition, target: str) -> Solution:
     folder = Path(held.name).resolve()
     kernel = KernelFile(folder / file, function or "run", sources[file], (str((folder / file).parent), str(folder)))
     name = str(told.get("name") or path.stem)
-    return Solution(kernel, name, hands_outputs=bool(spec.get("destination_passing_style", True)), held=held)
+    return Solution(kernel, name, hands_outputs=bool(spec.get("destination_passing_style", True)), folder=held)
 
 
 def _write_sources(sources: Mapping[str, str]) -> tempfile.TemporaryDirectory[str]:
-    """Files of a solution, where it may import them from; gone once nobody holds the folder any more."""
-    held = tempfile.TemporaryDirectory(prefix="gonogo-solution-")
-    folder = Path(held.name)
-    for name, content in sources.items():
-        file = (folder / name).resolve()
-        if not file.is_relative_to(folder.resolve()):
+    """Files of a solution, where it may import them from."""
+    for name in sources:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
             raise InputError(f"a source has the path {name!r}, which leads out of its folder")
+    held = tempfile.TemporaryDirectory(prefix="gonogo-solution-")
+    for name, content in sources.items():
+        file = Path(held.name) / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content, encoding="utf-8")
     return held

@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import io
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -16,8 +17,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+import torch
+
 from gonogo.errors import BadKernelFile, InputError
 from gonogo.guest.arguments import Call
+from gonogo.guest.nests import list_leaves, map_leaves
 from gonogo.problems.problem import (
     OWN_SEEDS,
     Options,
@@ -61,7 +65,7 @@ def detect(path: Path) -> bool:
 def list_problems(path: Path) -> list[Path]:
     """Of a checkout, the torch part."""
     folder = next(iter(sorted(path.rglob("TritonBench_T_v1"))), path)
-    return sorted(file for file in folder.glob("*.py") if detect(file))
+    return sorted(file for file in folder.rglob("*.py") if detect(file))
 
 
 Recorded = tuple[str, tuple[Any, ...], dict[str, Any]]
@@ -82,6 +86,7 @@ class Opened:
         if not own:
             raise BadKernelFile(where, "has no function above its line of #")
         self.functions = own
+        self.drops = "dropout(" in parts[0]
         calls = self.record()
         counts = Counter(name for name, _, _ in calls)
         stem = Path(where).stem
@@ -108,25 +113,59 @@ class Opened:
         vars(scope).update(vars(self.module) | {name: watch(name, f) for name, f in self.functions.items()})
         problem = ""
         try:
-            _run_tests(self.tests, self.where, self.device, vars(scope))
+            _run_tests(self.tests, self.where, self.device, scope)
         except Exception as error:  # noqa: BLE001  calls before it are calls
             problem = f"{type(error).__name__}: {error}".partition("\n")[0]
         if not calls:
             raise BadKernelFile(self.where, f"has tests that call nothing of it{': ' if problem else ''}{problem}")
         return calls
 
+    def _settle(self, given: Any) -> Any:
+        """Arguments by which the function draws no random numbers, where it can be asked to."""
+        if self.drops and isinstance(given, dict) and "training" in inspect.signature(self.function).parameters:
+            return {**given, "training": False}
+        return given
+
     def list_calls(self) -> list[Any]:
         """Arguments of each call that the function takes: by name, where its signature tells."""
         taken = []
         for name, args, kwargs in self.record():
             if name == self.name:
-                taken.append(_bind(self.function, args, kwargs))
+                taken.append(self._settle(_bind(self.function, args, kwargs)))
         return taken[: self.count]
 
 
-def _run_tests(tests: str, where: str, device: str, scope: dict[str, Any]) -> None:
-    with contextlib.redirect_stdout(io.StringIO()), Filled():
-        exec(compile_source(tests, where, device), scope)
+def _find_changed(opened: Opened) -> tuple[str, ...]:
+    """Arguments that the function writes to itself: of a kernel that does, too, what it returns is judged."""
+    changed: dict[str, None] = {}
+    for given in opened.list_calls():
+        if not isinstance(given, dict):
+            continue
+        copied = map_leaves(lambda path, x: x.clone() if isinstance(x, torch.Tensor) else x, given)
+        try:
+            with torch.no_grad():
+                opened.function(**copied)
+        except Exception:  # noqa: BLE001  it is told of where it is judged
+            return ()
+        after = dict(list_leaves(copied))
+        for path, x in list_leaves(given):
+            if isinstance(x, torch.Tensor) and not torch.equal(x.nan_to_num(), after[path].nan_to_num()):
+                changed[path.partition(".")[0]] = None
+    return tuple(changed)
+
+
+def _run_tests(tests: str, where: str, device: str, scope: ModuleType) -> None:
+    """Run tests where the names above them are known; some import these by the name of their file."""
+    stem = Path(where).stem
+    before = sys.modules.get(stem)
+    sys.modules[stem] = scope
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), Filled():
+            exec(compile_source(tests, where, device), vars(scope))
+    finally:
+        sys.modules.pop(stem)
+        if before is not None:
+            sys.modules[stem] = before
 
 
 def _bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -148,11 +187,14 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
     where = str(path.resolve())
     opened = _open(where, "cpu")
     drawn = make_draw(where, options)(OWN_SEEDS)
-    name = name_problem(path.stem)
+    name, changed = name_problem(path.stem), _find_changed(opened)
+    notes = ["without dropout, which draws random numbers: training is False"] if opened.drops else []
+    notes += [f"what a kernel writes to {', '.join(changed)} is not judged"] if changed else []
     return [Problem(
-        name, NAME, make_op(name, __name__, where, options, dtype=find_dtype(drawn)),
+        name, NAME, make_op(name, __name__, where, options, dtype=find_dtype(drawn), scratch=changed),
         "equal standard output, of tests that print nothing",
         tuple(range(OWN_SEEDS, OWN_SEEDS + opened.count)), partial(read_solution, opened.name),
+        notes=tuple(notes),
     )]  # fmt: skip
 
 

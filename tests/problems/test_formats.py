@@ -1,0 +1,448 @@
+"""Problems and solutions written in the formats of public benchmarks: each loads, and right from wrong is told."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("yaml")
+
+from gonogo.errors import BadKernelFile, InputError  # noqa: E402
+from gonogo.problems import Options, find_problems  # noqa: E402
+from gonogo.problems.auditing import audit_problem  # noqa: E402
+from gonogo.problems.batch import judge_all, list_problems, list_tasks, strip_fence  # noqa: E402
+from gonogo.problems.finding import list_formats  # noqa: E402
+from gonogo.problems.judging import Terms, judge_solution  # noqa: E402
+from gonogo.problems.safetensors import read_tensor  # noqa: E402
+
+KERNELBENCH = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, features, eps):
+        super().__init__()
+        self.linear = nn.Linear(features, 24)
+        self.eps = eps
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)
+
+batch_size = 40
+features = 64
+
+def get_inputs():
+    return [torch.rand(batch_size, features)]
+
+def get_init_inputs():
+    return [features, 1e-5]
+"""
+KERNELBENCH_RIGHT = KERNELBENCH.partition("batch_size")[0].replace("Model(", "ModelNew(")
+HARD = """
+import torch
+import torch.nn as nn
+
+N = 8
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, -1)
+
+def get_inputs():
+    return [torch.randn(4, N)]
+
+def get_init_inputs():
+    return []
+"""
+GROUPS = HARD.replace(
+    "def get_inputs():\n    return [torch.randn(4, N)]",
+    """def get_input_groups():
+    return [[torch.randn(4, N)], [torch.randn(2, N + 1)]]""",
+)
+TRITONBENCH = (
+    """
+import torch
+
+def scaled_norm(x, w, eps=1e-5):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * w
+
+"""
+    + "#" * 146
+    + """
+
+def test_scaled_norm():
+    results = {}
+    results["plain"] = scaled_norm(torch.randn(4, 16, device="cuda"), torch.randn(16).cuda())
+    results["large"] = scaled_norm(torch.randn(3, 33, device="cuda"), torch.randn(33).cuda(), eps=1e-2)
+    return results
+
+test_results = test_scaled_norm()
+"""
+)
+TASK = """
+files:
+  - {"name": "submission.py", "source": "@SUBMISSION@"}
+  - {"name": "task.py", "source": "task.py"}
+  - {"name": "tools.py", "source": "../tools.py"}
+  - {"name": "reference.py", "source": "reference.py"}
+lang: "py"
+tests:
+  - {"size": 33, "seed": 4242}
+  - {"size": 40, "seed": 5236}
+"""
+GPUMODE = """
+import torch
+from task import output_t
+from tools import match
+
+def generate_input(size, seed):
+    drawn = torch.Generator(device="cuda").manual_seed(seed)
+    x, y = (torch.randn(size, size, device="cuda", generator=drawn) for _ in range(2))
+    return x, y, torch.empty(size, device="cuda")
+
+def ref_kernel(data) -> output_t:
+    x, y, out = data
+    out[...] = (x * y).sum(-1)
+    return out
+
+check_implementation = match(ref_kernel, 1e-1)
+"""
+TOOLS = """
+import torch
+
+def match(reference, tolerance):
+    def check(data, output):
+        passes = torch.allclose(reference(data), output, rtol=tolerance, atol=tolerance)
+        return passes, "" if passes else "mismatch"
+    return check
+"""
+SUBMISSION = """
+import torch
+from task import output_t
+
+def custom_kernel(data):
+    x, y, out = data
+    torch.sum(x * y, -1, out=out)
+    return out
+"""
+DEFINITION = {
+    "name": "norm",
+    "op_type": "norm",
+    "axes": {"rows": {"type": "var"}, "cols": {"type": "const", "value": 64},
+             "wide": {"type": "expr", "expression": "2*cols"}},
+    "inputs": {
+        "x": {"shape": ["rows", "cols"], "dtype": "bfloat16"}, "w": {"shape": ["cols"], "dtype": "bfloat16"},
+        "eps": {"shape": None, "dtype": "float32"},
+    },
+    "outputs": {
+        "y": {"shape": ["rows", "cols"], "dtype": "bfloat16"}, "r": {"shape": ["rows"], "dtype": "float32"},
+    },
+    "reference": """
+import torch
+
+@torch.no_grad()
+def run(x, w, eps):
+    wide = x.to(torch.float32)
+    y = torch.zeros(x.shape, dtype=torch.bfloat16, device=x.device)
+    r = torch.zeros(x.shape[0], dtype=torch.float32, device=x.device)
+    for row in range(x.shape[0]):
+        r[row] = torch.rsqrt((wide[row] ** 2).mean() + eps)
+        y[row] = (wide[row] * r[row] * w.float()).to(torch.bfloat16)
+    return y, r
+""",
+}  # fmt: skip
+WORKLOADS = [
+    {"definition": "norm", "solution": None, "evaluation": None, "workload": {
+        "uuid": f"w{rows}", "axes": {"rows": rows},
+        "inputs": {
+            "x": {"type": "random"}, "w": {"type": "safetensors", "path": "w.safetensors", "tensor_key": "w"},
+            "eps": {"type": "scalar", "value": 1e-5},
+        },
+    }} for rows in (3, 7)
+]  # fmt: skip
+RUN = """
+import torch
+from helper import widen
+
+def run(x, w, eps, y, r):
+    r.copy_(torch.rsqrt(widen(x).pow(2).mean(-1) + eps))
+    y.copy_(widen(x) * r[:, None] * w.float())
+"""
+
+
+def write_flashinfer_solution(path, source, **spec):
+    spec = {"language": "triton", "entry_point": "main.py::run"} | spec
+    helper = "def widen(x):\n    return x.float()\n"
+    sources = [{"path": "main.py", "content": source}, {"path": "helper.py", "content": helper}]
+    path.write_text(json.dumps({"name": path.stem, "definition": "norm", "spec": spec, "sources": sources}))
+    return path
+
+
+def write_tensor(path, tensor):
+    content = tensor.view(torch.uint8).numpy().tobytes()
+    facts = {"w": {"dtype": "BF16", "shape": list(tensor.shape), "data_offsets": [0, len(content)]}}
+    header = json.dumps(facts).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + content)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A problem of a format, a solution that is right and one that is subtly not."""
+
+    problem: Path
+    right: Path
+    wrong: Path
+    loose: bool
+    """Whether the benchmark's own check passes the wrong one."""
+
+
+@pytest.fixture
+def make(tmp_path):
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def make_example(name):
+        if name == "kernelbench":
+            wrong = KERNELBENCH_RIGHT.replace("+ self.eps", "+ 2 * self.eps")
+            return Example(
+                write("level1/7_Norm.py", KERNELBENCH),
+                write("right.py", KERNELBENCH_RIGHT),
+                write("wrong.py", wrong),
+                True,
+            )
+        if name == "tritonbench":
+            above = TRITONBENCH.partition("####")[0]
+            wrong = TRITONBENCH.replace("+ eps)", "+ 1e-5)")
+            return Example(
+                write("scaled_norm.py", TRITONBENCH), write("right.py", above), write("wrong.py", wrong), True
+            )
+        if name == "gpumode":
+            write("tools.py", TOOLS)
+            write("dot/task.py", "output_t = object\n")
+            write("dot/reference.py", GPUMODE)
+            wrong = SUBMISSION.replace(
+                "torch.sum(x * y, -1, out=out)", "out.copy_((x * y)[:, :-1].sum(-1) + x[:, -1] * y[:, -1] * 0.999)"
+            )
+            return Example(
+                write("dot/task.yml", TASK).parent,
+                write("dot/submission.py", SUBMISSION),
+                write("dot/wrong.py", wrong),
+                True,
+            )
+        write("definitions/norm/norm.json", json.dumps(DEFINITION))
+        write("workloads/norm/norm.jsonl", "\n".join(json.dumps(line) for line in WORKLOADS))
+        torch.manual_seed(0)
+        write_tensor(tmp_path / "w.safetensors", torch.randn(64).bfloat16())
+        right = write_flashinfer_solution(tmp_path / "right.json", RUN)
+        wrong = write_flashinfer_solution(tmp_path / "wrong.json", RUN.replace("w.float()", "w.float() * 1.004"))
+        return Example(tmp_path / "definitions/norm/norm.json", right, wrong, True)
+
+    return make_example
+
+
+@pytest.mark.parametrize("name", sorted(list_formats()))
+def test_a_format_tells_right_from_wrong(name, make):
+    """What every format has to do: know its problems, draw the same twice, and call solutions as they are."""
+    example = make(name)
+    (problem,) = find_problems(example.problem, Options())
+    assert problem.format == name
+    assert example.problem in list_formats()[name].list_problems(example.problem.parent.parent)
+    right = judge_solution(example.problem, str(example.right), Options(), Terms(cases=1, vary=True))
+    assert (right.decision, right.own, right.comparison, right.outside) == ("go", True, "agree", "go"), right
+    assert right.parts[0].planned == len(problem.seeds) + 1
+    wrong = judge_solution(example.problem, str(example.wrong), Options(), Terms(cases=1))
+    assert (wrong.decision, wrong.own) == ("no-go", example.loose), wrong
+    assert wrong.comparison == "too loose"
+    assert f"--problem {example.problem}" in str(wrong.parts[0].verification.replay)
+    with pytest.raises(InputError):
+        judge_solution(example.problem, str(example.right.with_name("absent.py")), Options(), Terms())
+
+
+@pytest.mark.parametrize("name", sorted(list_formats()))
+def test_an_audit_says_what_a_check_lets_pass(name, make):
+    audit = audit_problem(make(name).problem, Options())
+    assert (audit.state, audit.decision) == ("judged", "go"), audit
+    assert audit.mutants > 3
+    assert audit.gonogo_passed == ()
+    assert audit.own_passed  # each of these checks passes some fault
+    assert audit.vacuous == (("zeros", "a constant", "the mean", "the input") if name == "tritonbench" else ())
+
+
+def test_shapes_are_written_over_a_problems_numbers(tmp_path):
+    (tmp_path / "reference.py").write_text(HARD)
+    (tmp_path / "shapes.py").write_text("SHAPES = [{'N': 5}, {'N': 9}]\n")
+    (tmp_path / "solution.py").write_text(HARD.partition("def get_inputs")[0])
+    problems = find_problems(tmp_path, Options())
+    assert [problem.op.draw.load()(seed=0)[0].shape[1] for problem in problems] == [5, 9]
+    judged = judge_solution(tmp_path, str(tmp_path / "solution.py"), Options(), Terms(cases=1))
+    assert (judged.decision, len(judged.parts)) == ("go", 2)
+
+
+def test_groups_of_inputs_are_drawn_from(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(GROUPS)
+    (problem,) = find_problems(path, Options())
+    shapes = set()
+    for seed in range(12):
+        torch.manual_seed(seed)
+        shapes.add(tuple(problem.op.draw.load()(seed=seed)[0].shape))
+    assert shapes == {(4, 8), (2, 9)}
+
+
+def test_sizes_are_scaled_where_a_problem_survives_it(tmp_path):
+    path = tmp_path / "1_Norm.py"
+    path.write_text(KERNELBENCH)
+    (problem,) = find_problems(path, Options(scale=0.5))
+    assert tuple(problem.op.draw.load()(seed=0)[0].shape) == (16, 32)  # 40 · 0.5, as a multiple of 8
+    fixed = tmp_path / "2_Fixed.py"
+    fixed.write_text(KERNELBENCH.replace("return [features, 1e-5]", "return [64, 1e-5]").replace("= 40", "= 4"))
+    with pytest.raises(InputError, match=r"does not survive --scale 0\.5"):
+        find_problems(fixed, Options(scale=0.5))
+
+
+def test_a_solution_without_the_references_weights_is_seeded(tmp_path):
+    problem, solution = tmp_path / "1_Norm.py", tmp_path / "packed.py"
+    problem.write_text(KERNELBENCH)
+    packed = KERNELBENCH_RIGHT.replace(
+        "self.eps = eps", "self.eps = eps\n        self.packed = nn.Parameter(self.linear.weight.t().contiguous())"
+    )
+    solution.write_text(packed.replace("self.linear(x)", "x @ self.packed + self.linear.bias"))
+    assert judge_solution(problem, str(solution), Options(), Terms(cases=1)).decision == "go"
+
+
+def test_half_precision_is_held_to_what_torch_stores(tmp_path):
+    problem, solution = tmp_path / "1_Norm.py", tmp_path / "right.py"
+    problem.write_text(KERNELBENCH)
+    solution.write_text(KERNELBENCH_RIGHT)
+    judged = judge_solution(problem, str(solution), Options(dtype="bfloat16"), Terms(cases=1))
+    assert (judged.decision, judged.contract) == ("go", "eager-bfloat16")
+    solution.write_text(KERNELBENCH_RIGHT.replace("y.pow(2).mean", "y[..., :-6].pow(2).mean"))
+    assert judge_solution(problem, str(solution), Options(dtype="bfloat16"), Terms(cases=1)).decision == "no-go"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (KERNELBENCH.replace("import torch\n", "import torch_of_another_machine\n", 1), "does not import"),
+        (KERNELBENCH.replace("features, 24", "features, 24 // 0"), "Model that cannot be made: ZeroDivisionError"),
+        (
+            KERNELBENCH.replace("batch_size, features)]", "batch_size, features) / None]"),
+            "get_inputs.. that raises",
+        ),
+    ],
+)
+def test_a_broken_problem_is_told_in_a_line(text, told, tmp_path):
+    path = tmp_path / "1_Broken.py"
+    path.write_text(text)
+    with pytest.raises((BadKernelFile, InputError), match=told) as raised:
+        find_problems(path, Options())[0].op.draw.load()(seed=0)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_no_problem_is_told_by_what_formats_are_known_by(tmp_path):
+    path = tmp_path / "notes.py"
+    path.write_text("print('hello')\n")
+    with pytest.raises(InputError, match=r"no format that is known.*kernelbench: a file with class Model"):
+        find_problems(path, Options())
+
+
+def test_a_random_problem_is_refused_with_the_reason(tmp_path):
+    path = tmp_path / "1_Random.py"
+    path.write_text(KERNELBENCH.replace("y = self.linear(x)", "y = self.linear(x) + torch.randn(24)"))
+    audit = audit_problem(path, Options())
+    assert audit.state == "refused"
+    assert "draws random numbers" in audit.why
+
+
+def test_a_workload_that_misses_a_file_is_named(make, tmp_path):
+    example = make("flashinfer")
+    (tmp_path / "w.safetensors").unlink()
+    with pytest.raises(InputError, match=r"workload w3 misses .*w\.safetensors"):
+        find_problems(example.problem, Options())
+    (tmp_path / "w.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(InputError, match="git lfs pull"):
+        find_problems(example.problem, Options())
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"definition": "other"}, "is a solution of other, not of norm"),
+        ({"spec": {"language": "cuda", "entry_point": "kernel.cu::run"}}, "only sources in Python are run"),
+        ({"spec": {"language": "python", "entry_point": "absent.py::run"}}, "is in none of its sources"),
+        ({"sources": [{"path": "../a.py", "content": "def run(): pass"}], "spec": {"entry_point": "../a.py::run"}},
+         "leads out"),
+        ({"sources": 7}, "is no solution"),
+    ],
+)  # fmt: skip
+def test_a_solution_for_something_else_is_refused(change, told, make):
+    example = make("flashinfer")
+    solution = json.loads(example.right.read_text()) | change
+    example.right.write_text(json.dumps(solution))
+    with pytest.raises(InputError, match=told):
+        judge_solution(example.problem, str(example.right), Options(), Terms())
+
+
+def test_tensors_of_a_file_are_read_bit_for_bit(tmp_path):
+    tensor = torch.arange(7, dtype=torch.float32).bfloat16() / 3
+    write_tensor(tmp_path / "x.safetensors", tensor)
+    assert torch.equal(read_tensor(tmp_path / "x.safetensors", "w"), tensor)
+    with pytest.raises(InputError, match="no tensor 'v'"):
+        read_tensor(tmp_path / "x.safetensors", "v")
+    (tmp_path / "cut.safetensors").write_bytes((tmp_path / "x.safetensors").read_bytes()[:-1])
+    with pytest.raises(InputError, match="cut off"):
+        read_tensor(tmp_path / "cut.safetensors", "w")
+
+
+def test_many_solutions_are_judged_and_none_twice(make, tmp_path):
+    example = make("tritonbench")
+    solutions = tmp_path / "answers.jsonl"
+    above = TRITONBENCH.partition("####")[0]
+    lines = [
+        {"name": "right", "code": f"Here it is:\n```python\n{above}```\nDone."},
+        {"name": "wrong", "code": above.replace("+ eps)", "+ 1e-5)")},
+        {"name": "crashes", "code": "import os\n\ndef scaled_norm(x, w, eps=1e-5):\n    os.abort()\n"},
+        {"name": "no code", "code": ""},
+        {"name": "no python", "code": "def ("},
+    ]
+    solutions.write_text("\n".join(map(json.dumps, lines)) + "\nnot json\n")
+    tasks, kept = list_tasks(example.problem, solutions), tmp_path / "verdicts.jsonl"
+    answers = judge_all(tasks, Options(), Terms(cases=1), workers=2, kept=kept)
+    told = {answer["solution"]: answer["decision"] for answer in answers}
+    assert told == {
+        "right": "go", "wrong": "no-go", "crashes": "no-go", "no code": "refused", "no python": "refused",
+        "answers:6": "refused",
+    }  # fmt: skip
+    written = kept.read_text()
+    again = judge_all(tasks, Options(), Terms(cases=1), workers=2, kept=kept)
+    assert again == answers
+    assert kept.read_text() == written
+
+
+def test_solutions_find_their_problems_by_name(tmp_path):
+    for name in ("level1/1_Norm.py", "level1/2_Other.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(KERNELBENCH)
+    (tmp_path / "solutions").mkdir()
+    for name in ("level1_1_Norm.py", "level1_2_Other_sample_0.py", "level1_3_Absent.py"):
+        (tmp_path / "solutions" / name).write_text(KERNELBENCH_RIGHT)
+    problems = tmp_path / "level1"
+    assert list(list_problems(problems)) == ["level1_1_Norm", "level1_2_Other"]
+    tasks = list_tasks(problems, tmp_path / "solutions")
+    assert [task.problem.stem if task.problem else task.refused for task in tasks] == [
+        "1_Norm", "2_Other", "it is of no problem there, by its name or its words"
+    ]  # fmt: skip
+
+
+def test_code_between_fences_is_taken():
+    assert strip_fence("text\n```python\nx = 1\n```\nmore") == "x = 1\n"
+    assert strip_fence("x = 1\n") == "x = 1\n"
