@@ -73,6 +73,7 @@ ON_GPU = 4
 @click.option(
     "--mutants/--no-mutants", "mutates", default=True, help="Of a benchmark: run faults of references, too."
 )
+@click.option("--show", is_flag=True, help="Of a benchmark: run nothing, and show what --out has.")
 @click.option("--live", is_flag=True, help="Run the op's kernels now, on the CPU, instead of counting in records.")
 @click.option(
     "--cases",
@@ -100,6 +101,7 @@ def audit(
     timeout_s: float,
     out: Path | None,
     mutates: bool,
+    show: bool,
     page: Path | None,
     live: bool,
     cases: int,
@@ -152,6 +154,8 @@ def _audit_benchmark(benchmark: Path, said: dict[str, Any]) -> NoReturn:
     """Audit problems; a tolerance is theirs."""
     if any(said[word] for word in ("ops", "atol", "rtol", "policy", "records", "live", "fail_on")):
         raise click.UsageError("a benchmark brings its own ops and tolerances: leave out what is said of others")
+    if said["show"] and said["out"] is None:
+        raise click.UsageError("--show shows what --out has: name that file")
     with need_backend("gonogo audit --benchmark"):
         from gonogo.cli.benchmarks import audit_problems
         from gonogo.problems.problem import Options
@@ -164,6 +168,7 @@ def _audit_benchmark(benchmark: Path, said: dict[str, Any]) -> NoReturn:
     words += [f"--scale {options.scale:g}"] if options.scale != 1 else []
     audit_problems(
         benchmark, options, workers=workers, timeout_s=said["timeout_s"], mutates=said["mutates"],
+        runs=not said["show"],
         out=said["out"], page=said["page"],
         command=" ".join(["gonogo audit --benchmark", benchmark.name, *words]), view=said["view"],
         as_json=said["as_json"],

@@ -12,7 +12,6 @@ from gonogo.cli._progress import Reporter
 from gonogo.cli._tables import View, print_tables
 from gonogo.problems.auditing import JUDGED, Audit, audit_benchmark, check_out
 from gonogo.problems.problem import Options
-from gonogo.runners.environment import name_machine
 from gonogo.table import Table
 
 COLUMNS = (
@@ -36,6 +35,7 @@ def audit_problems(
     workers: int,
     timeout_s: float,
     mutates: bool,
+    runs: bool,
     out: Path | None,
     page: Path | None,
     command: str,
@@ -47,7 +47,7 @@ def audit_problems(
     try:
         with Reporter("problems") as reporter:
             audits = audit_benchmark(
-                path, options, workers=workers, timeout_s=timeout_s, mutates=mutates, kept=out,
+                path, options, workers=workers, timeout_s=timeout_s, mutates=mutates, runs=runs, kept=out,
                 report=reporter.report,
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -55,7 +55,8 @@ def audit_problems(
         raise Interrupted(f"interrupted{kept}") from None
     tables = make_tables(audits)
     if page is not None:
-        head = f"# {path.name}\n\nBy `{command}`, on {name_machine(options.device)}.\n\n{tell_counts(audits)}\n\n"
+        machines = "; ".join(dict.fromkeys(audit.machine for audit in audits if audit.machine))
+        head = f"# {path.name}\n\nBy `{command}`, on {machines}.\n\n{tell_counts(audits)}\n\n"
         page.write_text(head + "\n".join(table.to_markdown() for table in tables), encoding="utf-8")
     if as_json:
         print_json({"schema": SCHEMA, "problems": [audit.to_dict() for audit in audits]})

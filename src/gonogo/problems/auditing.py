@@ -23,6 +23,7 @@ from gonogo.ops import AtHand, Made
 from gonogo.problems.batch import list_problems
 from gonogo.problems.finding import find_problems
 from gonogo.problems.problem import Options, Problem
+from gonogo.runners.environment import name_machine
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +70,7 @@ class Audit:
     """Mutants that are go here."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    machine: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -120,7 +122,8 @@ def audit_problem(path: Path, options: Options, timeout_s: float = 120.0, *, mut
         audit = Audit(name, why=f"{type(error).__name__}: {_tell(error)}")
     if options.device == "cuda":
         torch.cuda.empty_cache()
-    return replace(audit, seconds=round(time.monotonic() - begun, 1))
+    machine = f"{name_machine(options.device)}, torch {torch.__version__}"
+    return replace(audit, seconds=round(time.monotonic() - begun, 1), machine=machine)
 
 
 def _name(path: Path) -> str:
@@ -356,16 +359,17 @@ def audit_benchmark(
     workers: int,
     timeout_s: float,
     mutates: bool = True,
+    runs: bool = True,
     kept: Path | None = None,
     report: Callable[[int, int, int], None] = lambda done, total, made: None,
 ) -> list[Audit]:
-    """Audits of all problems of a checkout; those that `kept` has are not made again.
+    """Audits of all problems of a checkout; those that `kept` has are not made again, and others if it `runs`.
 
     What runs out of memory beside others is run again alone.
     """
     problems = list(list_problems(path).values())
     done = {} if kept is None else _read_kept(kept)
-    left = [each for each in problems if _name(each) not in done]
+    left = [each for each in problems if _name(each) not in done] if runs else []
     made = 0
 
     def keep(problem: Path, audit: Audit) -> None:
@@ -381,7 +385,7 @@ def audit_benchmark(
     for problem in _run_all(left, audit, workers, keep):
         for _ in _run_all([problem], audit, 1, keep):
             keep(problem, Audit(_name(problem), why=f"{OUT_OF_MEMORY}, or its process ended"))
-    return [done[_name(each)] for each in problems]
+    return [done[_name(each)] for each in problems if _name(each) in done]
 
 
 def _run_all(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 from gonogo.errors import BadKernelFile, InputError
@@ -19,12 +19,22 @@ SIZE = 8
 """Whole numbers at the top of a problem from this on are taken for sizes."""
 
 
-def run_source(text: str, path: str, device: str, folders: tuple[str, ...] = ()) -> ModuleType:
-    """A source as a module of its own; where there is no GPU, what it puts on one is put on the CPU."""
+def run_source(
+    text: str,
+    path: str,
+    device: str,
+    folders: tuple[str, ...] = (),
+    known: Mapping[str, Any] = MappingProxyType({}),
+) -> ModuleType:
+    """A source as a module of its own, with names that it may use without importing them.
+
+    Where there is no GPU, what it puts on one is put on the CPU.
+    """
     code = compile_source(text, path, device)
     key = blake2b(f"{path}\0{device}\0{text}".encode(), digest_size=6).hexdigest()
     module = sys.modules[f"gonogo_problem_{key}"] = ModuleType(f"gonogo_problem_{key}")
     module.__file__ = path
+    vars(module).update(known)
     before, kept = list(sys.path), set(sys.modules)
     sys.path[:0] = folders
     try:

@@ -85,7 +85,11 @@ class Definition:
 
     def load(self, device: str) -> ModuleType:
         """Its reference as a module, which has run()."""
-        module = run_source(self.reference, f"{self.path}#reference", device, (str(self.path.parent),))
+        import torch
+
+        beside = (str(self.path.parent),)
+        known = {"math": math, "torch": torch}
+        module = run_source(self.reference, f"{self.path}#reference", device, beside, known)
         if not callable(getattr(module, "run", None)):
             raise BadKernelFile(str(self.path), "has a reference without run()")
         return module
