@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,7 +22,8 @@ from gonogo.guest.walls import ALL
 from gonogo.ops import DTYPES
 from gonogo.runners.ahead import start_ahead
 from gonogo.user.kernel_file import find_kernel
-from gonogo.user.op_file import find_op_file
+from gonogo.user.library_op import check_registration, find_library_op, is_library_op
+from gonogo.user.op_file import ask_gradients, find_op_file
 from gonogo.words import find_contract, find_dtypes, find_op
 
 if TYPE_CHECKING:
@@ -54,10 +55,13 @@ NAME_WIDTH = 14
     "--problem", type=click.Path(path_type=Path), metavar="PATH",
     help="A benchmark's problem instead, as it is: a file or folder. FILE is its solution; or a folder of them.",
 )  # fmt: skip
+@click.option("--grads", is_flag=True, help="Of an op of your own: the gradients of its arguments, too.")
 @click.option("--scale", type=float, default=1.0, help="Of a problem: what its sizes are multiplied by.")
 @click.option("--vary", is_flag=True, help="Of a problem: other values and sizes than it draws, too.")
 @click.option(
-    "--reference", metavar="FILE:FUNC", help="Of a problem whose reference calls a library: a twin in plain torch."
+    "--reference",
+    metavar="FILE:FUNC",
+    help="Of a torch.library op, NAMESPACE::OP: its reference beside draw(seed, dtype). Of a problem: a twin.",
 )
 @click.option(
     "--workers", type=click.IntRange(1), help="For many solutions: processes that judge. One per core by default."
@@ -99,6 +103,7 @@ def check(
     op: str | None,
     op_file: str | None,
     problem: Path | None,
+    grads: bool,
     scale: float,
     vary: bool,
     reference: str | None,
@@ -134,14 +139,23 @@ def check(
     find_contract(contract)
     if problem is not None:
         _check_problem(problem, target, locals())
+    if op is None and op_file is None and reference is not None:
+        op_file = reference
     if op is None and op_file is None:
         raise click.UsageError(
             "name the op that it implements: --op OP, or one of your own by --op-file FILE:NAME; or --problem PATH"
         )
     known = find_op_file(op_file) if op_file is not None else find_op(str(op))
+    if grads:
+        known = ask_gradients(known)
     if only and dtypes and parse_case(only, known).dtype not in find_dtypes(dtypes):
         raise InputError(f"--only {only} is not among --dtype {','.join(dtypes)}: leave --dtype out")
-    kernel = find_kernel(target, known.name)
+    registered: Mapping[str, str] = {}
+    if op_file is not None and is_library_op(target):
+        kernel = find_library_op(target, op_file)
+        registered = check_registration(target, known, op_file, 0)
+    else:
+        kernel = find_kernel(target, known.name)
     start_ahead(device, triton="triton" in kernel.text)
     with need_backend("gonogo check"):
         from gonogo.campaign import Allowance
@@ -160,9 +174,11 @@ def check(
     except KeyboardInterrupt:  # not by click, whose exit code is that of a no-go
         raise Interrupted("interrupted: no verdict") from None
     if as_json:
-        print_json(file_verification.to_dict())
+        print_json(file_verification.to_dict() | ({"opcheck": dict(registered)} if registered else {}))
     else:
         _print(file_verification)
+        for name, found in registered.items():
+            _print_line(f"  {'opcheck':<11} {name}: {found}")
     sys.exit(1 if file_verification.verification.decision == "no-go" else 0)
 
 
@@ -214,7 +230,7 @@ def _print(file_verification: FileVerification) -> None:
     also = [("also", f"{failure.case}: {_tell(failure.verdict)}") for failure in others[: SHOWN_FAILURES - 1]]
     if len(others) >= SHOWN_FAILURES:
         also.append(("", f"and {len(others) - SHOWN_FAILURES + 1} more; all of them: --json"))
-    echo(f"{kernel.path.name}:{kernel.function} as {verification.op}: {verification.decision}")
+    echo(f"{kernel.told or f'{kernel.path.name}:{kernel.function}'} as {verification.op}: {verification.decision}")
     _print_lines(lines)
     for line in tell_verification(verification):
         _print_line(line, command=verification.replay)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gonogo.errors import CaseTooLarge, GonogoError, InputError, ReferenceFailed
-from gonogo.problems.finding import find_problems
+from gonogo.problems.finding import detect_format, find_problems
 from gonogo.problems.problem import Options, Problem, Solution
 from gonogo.schema import Contract
 from gonogo.user.isolated import FileVerification, check_file
@@ -94,12 +94,19 @@ def judge_solution(
     report: Callable[[Progress], None] | None = None,
 ) -> Judged:
     """Judge a solution of the problem in a file or folder: on the benchmark's own inputs, and on fresh ones."""
+    options = _choose(path, target, options)
     problems = _open(path, options)
     found = [_check(path, problem, target, options, terms, problem.seeds, pool, report) for problem in problems]
     judged = _sum_up(problems, found, target)
     if not terms.vary or judged.decision == "no-go":
         return judged
     return _vary(judged, path, target, options, terms, pool)
+
+
+def _choose(path: Path, target: str, options: Options) -> Options:
+    """Options that say which of a file's problems a solution is of, where a format has several in one."""
+    choose = getattr(detect_format(path), "choose", None)
+    return options if choose is None else choose(path, target, options)
 
 
 def _open(path: Path, options: Options) -> list[Problem]:

@@ -37,6 +37,8 @@ class Options:
     """FILE:FUNC, a twin in plain torch of a reference that calls a library."""
     part: int = 0
     """Of a problem with several shapes, which."""
+    op: str | None = None
+    """Of a file with several ops, which."""
     drawn_on: str = "cpu"
     """Where values are drawn: on the CPU for the same bits everywhere, on a GPU for large ones in little time."""
 

@@ -197,7 +197,7 @@ def _tell_replay(
         "--timeout": f"{allowed.timeout_s:g}" if allowed.timeout_s != usual.timeout_s else None,
         "--memory-gb": f"{allowed.memory_bytes / 2**30:g}" if allowed.memory_bytes != usual.memory_bytes else None,
     }
-    words = ["gonogo", "check", f"{kernel.path}:{kernel.function}", *_tell_op(op)]
+    words = ["gonogo", "check", kernel.target, *_tell_op(op)]
     words += ["--only", str(verification.smallest)]
     words += [str(word) for option in options.items() if option[1] is not None for word in option]
     words += ["--strict"] if suspects == "fail" else []
@@ -207,7 +207,8 @@ def _tell_replay(
 def _tell_op(op: Op) -> list[str]:
     """The option that names an op."""
     if isinstance(op.reference, OfOp | InFile):
-        return ["--op-file", f"{op.reference.path}:{op.reference.name}"]
+        asked = ["--grads"] if isinstance(op.reference, InFile) and op.grads else []
+        return ["--op-file", f"{op.reference.path}:{op.reference.name}", *asked]
     return ["--op", op.name]
 
 

@@ -28,6 +28,13 @@ class KernelFile:
     """Read once: this is what runs."""
     folders: tuple[str, ...] = ()
     """Where it may import from, besides what is installed."""
+    told: str = ""
+    """What a user calls it by, where that is not a file and a function."""
+
+    @property
+    def target(self) -> str:
+        """What `gonogo check` takes for it."""
+        return self.told or f"{self.path}:{self.function}"
 
 
 def find_kernel(target: str, op: str) -> KernelFile:
@@ -36,15 +43,20 @@ def find_kernel(target: str, op: str) -> KernelFile:
     if not target.partition(":")[0] or target.endswith(":"):
         missing = "function" if target.partition(":")[0] else "file"
         raise InputError(f"{target!r} names no {missing}; write FILE, or FILE:FUNC")
+    text = decode_source(path)
+    return find_in_text(text, path.resolve(), function, op, folders=(str(path.resolve().parent), str(Path.cwd())))
+
+
+def decode_source(path: Path) -> str:
+    """The text of a file of Python; refused where there is none."""
     try:
-        text = _decode(path.read_bytes())
+        return _decode(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path} is no Python: {error.args[0]}") from None
-    return find_in_text(text, path.resolve(), function, op, folders=(str(path.resolve().parent), str(Path.cwd())))
 
 
 def find_in_text(text: str, path: Path, function: str | None, op: str, folders: tuple[str, ...] = ()) -> KernelFile:
@@ -83,7 +95,7 @@ def _decode(source: bytes) -> str:
 
 def _check_function(tree: ast.Module, path: Path, function: str) -> None:
     known = list(_list_names(tree))
-    if function not in known:
+    if function.partition(".")[0] not in known:
         public = _list_public(tree)
         near = suggest(function, known)
         there = f" Its functions: {', '.join(public)}" if public and not near else ""

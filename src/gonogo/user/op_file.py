@@ -41,6 +41,13 @@ def find_op_file(target: str) -> Op:
     return _make_op(value, where, name, known, path)
 
 
+def ask_gradients(op: Op) -> Op:
+    """The same, with the gradients of all floating arguments judged, too."""
+    if not op.is_own or op.out or op.mutates:
+        raise InputError("--grads goes with --op-file and --reference, and kernels that return their outputs")
+    return replace(op, grads=True, is_nest=True)
+
+
 def _choose(module: Any, path: Path) -> str:
     ops = [name for name, value in vars(module).items() if isinstance(value, Op)]
     if len(ops) == 1 or (not ops and hasattr(module, "reference")):
