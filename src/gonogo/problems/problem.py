@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from gonogo.errors import InputError
-from gonogo.guest.nests import list_leaves
+from gonogo.guest.nests import list_leaves, map_leaves
 from gonogo.ops import INPUT_DTYPES, Kernel, Made, Op, Out, op_names
 from gonogo.user.kernel_file import KernelFile
 
@@ -107,6 +107,34 @@ def name_problem(*words: str) -> str:
     """
     name = re.sub(r"\W+", "_", "_".join(word for word in words if word)).strip("_") or "problem"
     return f"problem_{name}" if name in op_names() else name
+
+
+def find_changed(function: Callable[..., Any], given: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """Arguments, by name, that a reference writes to itself; none where it does not run: that is told elsewhere."""
+    import torch
+
+    by_name = dict(given) if isinstance(given, Mapping) else dict(zip(names, given, strict=True))
+    copied = map_leaves(lambda path, x: x.clone() if isinstance(x, torch.Tensor) else x, by_name)
+    try:
+        with torch.no_grad():
+            function(**copied) if isinstance(given, Mapping) else function(*copied.values())
+    except Exception:  # noqa: BLE001  whatever a problem does
+        return ()
+    after = dict(list_leaves(copied))
+    changed = [path for path, x in list_leaves(by_name) if isinstance(x, torch.Tensor) and _differ(x, after[path])]
+    return tuple(dict.fromkeys(path.partition(".")[0] for path in changed))
+
+
+def _differ(x: Any, y: Any) -> bool:
+    import torch
+
+    bits = [one.contiguous().reshape(-1).view(torch.uint8) for one in (x, y)] if x.numel() else []
+    return bool(bits) and not torch.equal(*bits)
+
+
+def tell_unjudged(changed: Sequence[str]) -> str:
+    """A note on arguments that a kernel may write to."""
+    return f"what a kernel writes to {', '.join(changed)} is not judged, as the reference writes there itself"
 
 
 def choose_contract(dtype: str) -> str | None:

@@ -12,6 +12,7 @@ import math
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -25,12 +26,14 @@ from gonogo.problems.problem import (
     Options,
     Problem,
     Solution,
+    find_changed,
     find_dtype,
     make_kernel_file,
     make_op,
     name_problem,
     need_bound,
     read_text,
+    tell_unjudged,
 )
 from gonogo.problems.safetensors import read_tensor
 from gonogo.problems.source import run_source
@@ -158,8 +161,12 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
     drawn = make_draw(where, options)(OWN_SEEDS)
     name = name_problem(definition.name)
     own = len(definition.workloads) or 1
-    op = make_op(name, __name__, where, options, dtype=find_dtype(drawn), leaves=_list_leaves(definition))
+    changed = find_changed(make_reference(where, replace(options, device="cpu")), drawn, list(definition.inputs))
+    op = make_op(
+        name, __name__, where, options, dtype=find_dtype(drawn), leaves=_list_leaves(definition), scratch=changed
+    )
     notes = [] if definition.workloads else ["there are no workloads: sizes and integers are gonogo's choice"]
+    notes += [tell_unjudged(changed)] if changed else []
     return [Problem(
         name, NAME, op,
         f"an element fails where |error| > {TOLERANCE:g} and relative error > {TOLERANCE:g}",
@@ -189,10 +196,32 @@ def make_reference(where: str, options: Options) -> Callable[..., Any]:
         returned = run(*(named[name] for name in taken)) if by_name else run(*args)
         if isinstance(returned, Mapping):
             returned = tuple(returned[name] for name in definition.outputs)
-        single = len(definition.outputs) == 1 and isinstance(returned, tuple | list) and len(returned) == 1
-        return returned[0] if single else tuple(returned) if isinstance(returned, list) else returned
+        outputs = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+        stored = [
+            _store(x, str(facts["dtype"])) for x, facts in zip(outputs, definition.outputs.values(), strict=False)
+        ]
+        return stored[0] if len(definition.outputs) == 1 else (*stored, *outputs[len(stored) :])
 
+    if all(name.isidentifier() for name in definition.inputs):
+        parameters = [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in definition.inputs
+        ]
+        reference.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return reference
+
+
+def _store(x: Any, dtype: str) -> Any:
+    """An output in the dtype that is declared, whatever a reference leaves it in."""
+    import torch
+
+    wanted = getattr(torch, dtype, None)
+    if (
+        wanted is None
+        or not isinstance(x, torch.Tensor)
+        or not (x.is_floating_point() and wanted.is_floating_point)
+    ):
+        return x
+    return x if x.dtype == wanted else x.to(wanted)
 
 
 def make_draw(where: str, options: Options) -> Callable[..., Any]:
@@ -248,7 +277,7 @@ def _draw_input(
 
 
 def _find_size(axis: str, sizes: Mapping[str, int]) -> int:
-    return sizes[axis] if axis in sizes else evaluate(axis, sizes)
+    return sizes[axis] if axis in sizes else evaluate(re.sub(r"(?<!/)/(?!/)", "//", axis), sizes)
 
 
 def _choose_scalar(name: str, dtype: str) -> Any:

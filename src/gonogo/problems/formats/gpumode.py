@@ -29,6 +29,7 @@ from gonogo.problems.problem import (
     name_problem,
     need_bound,
     read_text,
+    tell_unjudged,
 )
 from gonogo.problems.source import run_source
 from gonogo.problems.values import Filled, rebuild, vary_nest
@@ -102,7 +103,7 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
         name, NAME, make_op(name, __name__, where, options, dtype=find_dtype(drawn), scratch=(taken,)),
         f"its check_implementation, on {count} tests", tuple(range(OWN_SEEDS, OWN_SEEDS + count)),
         partial(read_solution, where),
-        notes=("inputs are drawn on the CPU", f"what a kernel writes to {taken} is not judged"),
+        notes=("inputs are drawn on the CPU", tell_unjudged((taken,))),
     )]  # fmt: skip
 
 

@@ -17,16 +17,14 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-import torch
-
 from gonogo.errors import BadKernelFile, InputError
 from gonogo.guest.arguments import Call
-from gonogo.guest.nests import list_leaves, map_leaves
 from gonogo.problems.problem import (
     OWN_SEEDS,
     Options,
     Problem,
     Solution,
+    find_changed,
     find_dtype,
     list_bound,
     make_kernel_file,
@@ -34,6 +32,7 @@ from gonogo.problems.problem import (
     name_problem,
     need_bound,
     read_text,
+    tell_unjudged,
 )
 from gonogo.problems.source import compile_source, run_source
 from gonogo.problems.values import Filled, cast_nest, vary_nest
@@ -135,25 +134,6 @@ class Opened:
         return taken[: self.count]
 
 
-def _find_changed(opened: Opened) -> tuple[str, ...]:
-    """Arguments that the function writes to itself: of a kernel that does, too, what it returns is judged."""
-    changed: dict[str, None] = {}
-    for given in opened.list_calls():
-        if not isinstance(given, dict):
-            continue
-        copied = map_leaves(lambda path, x: x.clone() if isinstance(x, torch.Tensor) else x, given)
-        try:
-            with torch.no_grad():
-                opened.function(**copied)
-        except Exception:  # noqa: BLE001  it is told of where it is judged
-            return ()
-        after = dict(list_leaves(copied))
-        for path, x in list_leaves(given):
-            if isinstance(x, torch.Tensor) and not torch.equal(x.nan_to_num(), after[path].nan_to_num()):
-                changed[path.partition(".")[0]] = None
-    return tuple(changed)
-
-
 def _run_tests(tests: str, where: str, device: str, scope: ModuleType) -> None:
     """Run tests where the names above them are known; some import these by the name of their file."""
     stem = Path(where).stem
@@ -187,9 +167,11 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
     where = str(path.resolve())
     opened = _open(where, "cpu")
     drawn = make_draw(where, options)(OWN_SEEDS)
-    name, changed = name_problem(path.stem), _find_changed(opened)
+    name = name_problem(path.stem)
+    calls = [given for given in opened.list_calls() if isinstance(given, dict)]
+    changed = tuple(dict.fromkeys(path for given in calls for path in find_changed(opened.function, given, [])))
     notes = ["without dropout, which draws random numbers: training is False"] if opened.drops else []
-    notes += [f"what a kernel writes to {', '.join(changed)} is not judged"] if changed else []
+    notes += [tell_unjudged(changed)] if changed else []
     return [Problem(
         name, NAME, make_op(name, __name__, where, options, dtype=find_dtype(drawn), scratch=changed),
         "equal standard output, of tests that print nothing",
