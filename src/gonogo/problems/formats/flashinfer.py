@@ -197,10 +197,7 @@ def make_reference(where: str, options: Options) -> Callable[..., Any]:
         if isinstance(returned, Mapping):
             returned = tuple(returned[name] for name in definition.outputs)
         outputs = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
-        stored = [
-            _store(x, str(facts["dtype"])) for x, facts in zip(outputs, definition.outputs.values(), strict=False)
-        ]
-        return stored[0] if len(definition.outputs) == 1 else (*stored, *outputs[len(stored) :])
+        return outputs[0] if len(definition.outputs) == 1 and len(outputs) == 1 else outputs
 
     if all(name.isidentifier() for name in definition.inputs):
         parameters = [
@@ -208,20 +205,6 @@ def make_reference(where: str, options: Options) -> Callable[..., Any]:
         ]
         reference.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return reference
-
-
-def _store(x: Any, dtype: str) -> Any:
-    """An output in the dtype that is declared, whatever a reference leaves it in."""
-    import torch
-
-    wanted = getattr(torch, dtype, None)
-    if (
-        wanted is None
-        or not isinstance(x, torch.Tensor)
-        or not (x.is_floating_point() and wanted.is_floating_point)
-    ):
-        return x
-    return x if x.dtype == wanted else x.to(wanted)
 
 
 def make_draw(where: str, options: Options) -> Callable[..., Any]:
