@@ -123,6 +123,7 @@ def audit_problem(path: Path, options: Options, timeout_s: float = 120.0, *, mut
     if options.device == "cuda":
         torch.cuda.empty_cache()
     machine = f"{name_machine(options.device)}, torch {torch.__version__}"
+    audit = replace(audit, why=audit.why.replace(f"{path.resolve().parent}/", ""))  # a page is read elsewhere
     return replace(audit, seconds=round(time.monotonic() - begun, 1), machine=machine)
 
 
