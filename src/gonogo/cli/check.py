@@ -203,6 +203,7 @@ def _check_problem(problem: Path, target: str, said: dict[str, Any]) -> NoReturn
         said["contract"], DEFAULT_CASES if said["cases"] is None else said["cases"],
         choose_seed() if said["seed"] is None else said["seed"],
         said["lock"], Allowance(said["timeout_s"], said["memory_gb"] * 2**30), said["strict"], said["vary"],
+        said["seed"] is None,
     )  # fmt: skip
     path = Path(target)
     if path.is_dir() or path.suffix == ".jsonl":

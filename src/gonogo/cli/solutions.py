@@ -110,7 +110,7 @@ def check_solutions(
         told = [f"{counts[word]} {word}" for word in ("go", "suspect", "no-go", "refused") if counts[word]]
         told += [f"own check {word}: {loose[word]}" for word in ("too loose", "too strict") if loose[word]]
         echo(f"{len(answers)} solutions: {', '.join(told)}")
-    sys.exit(1 if counts["no-go"] else 0)
+    sys.exit(1 if counts["no-go"] else 2 if counts["refused"] == len(answers) else 0)
 
 
 def make_table(answers: list[dict[str, Any]]) -> Table:

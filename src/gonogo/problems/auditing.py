@@ -369,7 +369,8 @@ def audit_benchmark(
     What runs out of memory beside others is run again alone.
     """
     problems = list(list_problems(path).values())
-    done = {} if kept is None else _read_kept(kept)
+    asked = f"{options.dtype or 'own dtype'}, scale {options.scale:g}, {options.device}"
+    done = {} if kept is None else _read_kept(kept, asked if runs else None)
     left = [each for each in problems if _name(each) not in done] if runs else []
     made = 0
 
@@ -379,7 +380,7 @@ def audit_benchmark(
         made += 1
         if kept is not None:
             with kept.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": _name(problem)} | audit.to_dict()) + "\n")
+                file.write(json.dumps({"key": _name(problem), "asked": asked} | audit.to_dict()) + "\n")
         report(len(done), len(problems), made)
 
     audit = partial(audit_problem, options=options, timeout_s=timeout_s, mutates=mutates)
@@ -416,7 +417,8 @@ def _run_all(
     return again
 
 
-def _read_kept(path: Path) -> dict[str, Audit]:
+def _read_kept(path: Path, asked: str | None) -> dict[str, Audit]:
+    """Audits of an earlier run, of those that were asked for the same; None: all of them."""
     if not path.exists():
         return {}
     found = {}
@@ -424,6 +426,8 @@ def _read_kept(path: Path) -> dict[str, Audit]:
         try:
             told: dict[str, Any] = json.loads(line)
             key = told.pop("key")
+            if told.pop("asked", None) != asked and asked is not None:
+                continue
             fields: Any = {name: tuple(x) if isinstance(x, list) else x for name, x in told.items()}
             found[key] = Audit(**fields)
         except (ValueError, KeyError, TypeError, AttributeError):

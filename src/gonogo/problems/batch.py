@@ -33,11 +33,13 @@ class Task:
     suffix: str
     problem: Path | None
     refused: str = ""
+    asked: str = ""
+    """What it was judged by, and the problem's content: of anything else an earlier verdict says nothing."""
 
     @property
     def key(self) -> str:
         """What a verdict is found again by."""
-        told = f"{self.problem}\0{self.name}\0{self.text}"
+        told = f"{self.problem}\0{self.asked}\0{self.name}\0{self.text}"
         return sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -150,6 +152,7 @@ def judge_all(
     report: Callable[[int, int, int], None] = lambda done, total, made: None,
 ) -> list[dict[str, Any]]:
     """Verdicts of all, in order, as plain data; those that `kept` has already are not made again."""
+    tasks = [replace(task, asked=_tell_asked(task, options, terms)) for task in tasks]
     answers = {} if kept is None else _read_kept(kept)
     left: queue.SimpleQueue[Task] = queue.SimpleQueue()
     waiting = {task.key: task for task in tasks if task.key not in answers}
@@ -196,6 +199,12 @@ def judge_all(
     if failures:
         raise failures[0]
     return [answers[task.key] for task in tasks]
+
+
+def _tell_asked(task: Task, options: Options, terms: Terms) -> str:
+    problem = task.problem.read_bytes() if task.problem is not None and task.problem.is_file() else b""
+    judged_by = replace(terms, seed=0) if terms.is_fresh else terms
+    return f"{options} {judged_by} {sha256(problem).hexdigest()}"
 
 
 def _read_kept(path: Path) -> dict[str, dict[str, Any]]:

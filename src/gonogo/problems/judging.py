@@ -38,6 +38,8 @@ class Terms:
     allowance: Allowance | None = None
     strict: bool = False
     vary: bool = False
+    is_fresh: bool = False
+    """Whether the seed was drawn, and an earlier verdict by another one is as good."""
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,8 @@ def scale_sizes(module: ModuleType, scale: float, survives: Callable[[], bool], 
     """Multiply sizes of a module by a factor: all, or as many as it survives, the largest at least."""
     if scale == 1.0:
         return
-    if not scale > 0:
-        raise InputError(f"scale {scale}: give a number above 0")
+    if not 0 < scale <= 1:
+        raise InputError(f"scale {scale:g}: give a number above 0, and 1 at most")
     sizes = list_sizes(module)
     for chosen in filter(None, _list_choices(sizes)):
         vars(module).update({name: _scale(sizes[name], scale) for name in chosen})

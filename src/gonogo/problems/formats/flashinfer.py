@@ -23,6 +23,7 @@ from gonogo.guest.arguments import Call
 from gonogo.ops import INPUT_DTYPES, Out, evaluate
 from gonogo.problems.problem import (
     OWN_SEEDS,
+    SOLUTION,
     Options,
     Problem,
     Solution,
@@ -369,9 +370,23 @@ def read_solution(definition: Definition, target: str) -> Solution:
     need_bound(sources[file], path, (function or "run",), "solution of this problem")
     held = _write_sources(sources)
     folder = Path(held.name).resolve()
-    kernel = KernelFile(folder / file, function or "run", sources[file], (str((folder / file).parent), str(folder)))
+    hands = bool(spec.get("destination_passing_style", True))
+    ordered = EPILOGUE.format(function=function or "run", names=list(definition.outputs))
+    kernel = KernelFile(
+        folder / file, (function or "run") if hands else SOLUTION, sources[file] + ("" if hands else ordered),
+        (str((folder / file).parent), str(folder)),
+    )  # fmt: skip
     name = str(told.get("name") or path.stem)
-    return Solution(kernel, name, hands_outputs=bool(spec.get("destination_passing_style", True)), folder=held)
+    return Solution(kernel, name, hands_outputs=hands, folder=held)
+
+
+EPILOGUE = """
+
+def _gonogo_solution(*args):
+    returned = {function}(*args)
+    return tuple(returned[name] for name in {names}) if isinstance(returned, dict) else returned
+"""
+"""Behind a solution's source: what it returns by name comes in the order of the outputs."""
 
 
 def _write_sources(sources: Mapping[str, str]) -> tempfile.TemporaryDirectory[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -16,18 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.errors import BadKernelFile, InputError
 from gonogo.guest.arguments import Call
+from gonogo.guest.nests import list_leaves
 from gonogo.problems.problem import (
     Options,
     Problem,
     Solution,
     check_dtype,
     choose_contract,
+    find_dtype,
     list_bound,
     make_kernel_file,
     make_op,
     name_problem,
     need_bound,
     read_text,
+    tell_unjudged,
 )
 from gonogo.problems.source import list_sizes, run_source, scale_sizes
 from gonogo.problems.values import cast_nest, vary_nest
@@ -78,9 +82,9 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
 
 
 def _open(file: Path, options: Options, shapes: list[Mapping[str, Any]]) -> Problem:
-    dtype = check_dtype(options.dtype, "float32")
     where = str(file.resolve())
     opened = _open_model(where, options)
+    dtype = check_dtype(options.dtype, opened.find_own_dtype())
     notes = []
     if opened.evaluates:
         notes.append("in evaluation mode: it draws random numbers in training mode, which nothing can be held to")
@@ -89,9 +93,11 @@ def _open(file: Path, options: Options, shapes: list[Mapping[str, Any]]) -> Prob
     tag = f"shape{options.part}" if len(shapes) > 1 else ""
     level = file.parent.name if file.parent.name.startswith("level") else ""
     name = name_problem(file.resolve().parent.name, tag) if shapes else name_problem(level, file.stem)
+    scratch = tuple(opened.list_arguments()) if opened.writes else ()
+    notes += [tell_unjudged(scratch)] if scratch else []
     tolerance = TOLERANCES.get(dtype, TOLERANCES["float32"])
     return Problem(
-        name, NAME, make_op(name, __name__, where, options, dtype=dtype),
+        name, NAME, make_op(name, __name__, where, options, dtype=dtype, scratch=scratch),
         f"allclose(atol = rtol = {tolerance:g}), {TRIALS} trials from seed {SEED}", _draw_trials(),
         partial(read_solution, where, options), choose_contract(dtype), tuple(notes),
     )  # fmt: skip
@@ -131,6 +137,7 @@ class Opened:
         if options.vary:
             self._vary_batch()
         self.init = list(self._call("get_init_inputs") if "get_init_inputs" in vars(self.module) else [])
+        self.writes = "inplace=True" in text.replace(" ", "")
         self.model = self._build()
         self.evaluates = draws_random(self.model, text)
         self.model.train(not self.evaluates)
@@ -154,8 +161,8 @@ class Opened:
                 raise BadKernelFile(self.where, f"has a Model that cannot be made: {why}") from error
         if not isinstance(model, torch.nn.Module):
             raise BadKernelFile(self.where, "has a Model that is no torch.nn.Module")
-        dtype = getattr(torch, check_dtype(self.options.dtype, "float32"))
-        return model.to(device=self.options.device, dtype=dtype)
+        asked = None if self.options.dtype is None else getattr(torch, check_dtype(self.options.dtype, "float32"))
+        return model.to(device=self.options.device, dtype=asked)
 
     def draw(self) -> list[Any]:
         """Arguments, as the problem draws them: its generators have been seeded."""
@@ -166,6 +173,22 @@ class Opened:
         if name == "get_input_groups":
             drawn = drawn[int(torch.randint(len(drawn), ()))]
         return list(drawn)
+
+    def list_arguments(self) -> list[str]:
+        """Names of what forward takes."""
+        return list(inspect.signature(self.model.forward).parameters)
+
+    def find_own_dtype(self) -> str:
+        """The dtype of what it draws; without values, where that is possible."""
+        import torch
+
+        for device in ("meta", "cpu"):
+            try:
+                with torch.device(device):
+                    return find_dtype(self.draw())
+            except (NotImplementedError, BadKernelFile):
+                continue
+        return "float32"
 
     def _runs(self) -> bool:
         """Whether the problem still fits together; on no device, where that is possible."""
@@ -226,12 +249,12 @@ def make_draw(where: str, options: Options) -> Callable[..., Any]:
     import torch
 
     opened = _open_model(where, options)
-    dtype = check_dtype(options.dtype, "float32")
 
     def draw(seed: int) -> list[Any]:
         with torch.device(options.drawn_on):
             drawn = opened.draw()
-        return list(cast_nest(vary_nest(drawn, seed) if options.vary else drawn, dtype))
+        drawn = vary_nest(drawn, seed) if options.vary else drawn
+        return list(drawn if options.dtype is None else cast_nest(drawn, options.dtype))
 
     return draw
 
@@ -241,15 +264,16 @@ def make_check(where: str, options: Options) -> Callable[[Call, Mapping[str, Any
     import torch
 
     model = copy.deepcopy(_open_model(where, options).model)
-    dtype = check_dtype(options.dtype, "float32")
+    dtype = check_dtype(options.dtype, _open_model(where, options).find_own_dtype())
 
     def check(call: Call, leaves: Mapping[str, Any]) -> bool:
         with torch.no_grad():
             expected = model(*call.args, **call.kwargs)
-        output = next(iter(leaves.values())) if len(leaves) == 1 else None
-        if not isinstance(output, torch.Tensor) or output.shape != expected.shape:
+        wanted = [x for _, x in list_leaves(expected) if isinstance(x, torch.Tensor)]
+        outputs = [x for x in leaves.values() if isinstance(x, torch.Tensor)]
+        if [x.shape for x in outputs] != [x.shape for x in wanted]:
             return False
-        return tolerates(output.to(expected.device, expected.dtype), expected, dtype)
+        return all(tolerates(x.to(y.device, y.dtype), y, dtype) for x, y in zip(outputs, wanted, strict=True))
 
     return check
 
@@ -272,7 +296,7 @@ def read_solution(where: str, options: Options, target: str) -> Solution:
     shapes = {key: tuple(x.shape) for key, x in opened.model.named_parameters()}
     facts = {
         "init": _write_literal(opened.init, opened.where), "shapes": repr(shapes), "seed": SEED,
-        "device": repr(options.device), "dtype": repr(check_dtype(options.dtype, "float32")),
+        "device": repr(options.device), "dtype": "None" if options.dtype is None else f"torch.{options.dtype}",
         "training": repr(not opened.evaluates), "name": found,
     }  # fmt: skip
     return Solution(make_kernel_file(path, text, EPILOGUE.format(**facts)), path.stem)
@@ -298,7 +322,7 @@ def _gonogo_open():
     model = {name}(*{init})
     if not isinstance(model, torch.nn.Module):
         return model
-    model = model.to(device={device}, dtype=getattr(torch, {dtype})).train({training})
+    model = model.to(device={device}, dtype={dtype}).train({training})
     if {{key: tuple(x.shape) for key, x in model.named_parameters()}} == {shapes}:
         return model
 

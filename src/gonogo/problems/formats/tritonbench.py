@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -167,14 +168,15 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
     where = str(path.resolve())
     opened = _open(where, "cpu")
     drawn = make_draw(where, options)(OWN_SEEDS)
-    name = name_problem(path.stem)
+    name, prints = name_problem(path.stem), "print(" in opened.tests
     calls = [given for given in opened.list_calls() if isinstance(given, dict)]
     changed = tuple(dict.fromkeys(path for given in calls for path in find_changed(opened.function, given, [])))
     notes = ["without dropout, which draws random numbers: training is False"] if opened.drops else []
     notes += [tell_unjudged(changed)] if changed else []
+    op = make_op(name, __name__, where, options, dtype=find_dtype(drawn), scratch=changed)
     return [Problem(
-        name, NAME, make_op(name, __name__, where, options, dtype=find_dtype(drawn), scratch=changed),
-        "equal standard output, of tests that print nothing",
+        name, NAME, replace(op, own_check=None) if prints else op,
+        "equal standard output" + (", which is not compared here" if prints else ", of tests that print nothing"),
         tuple(range(OWN_SEEDS, OWN_SEEDS + opened.count)), partial(read_solution, opened.name),
         notes=tuple(notes),
     )]  # fmt: skip
