@@ -341,6 +341,48 @@ def test_a_solution_without_the_references_weights_is_seeded(tmp_path):
     assert judge_solution(problem, str(solution), Options(), Terms(cases=1)).decision == "go"
 
 
+RIGHT_STYLES = {
+    "an output buffer beside weights": (
+        KERNELBENCH,
+        KERNELBENCH_RIGHT.replace("return y *", "out = torch.empty_like(y)\n        out[:] = y *")
+        + "        return out\n",
+    ),
+    "a reference that works in place": (
+        HARD.replace("return torch.cumsum(x, -1)", "return nn.ReLU(inplace=True)(x)"),
+        HARD.partition("def get_inputs")[0]
+        .replace("Model(", "ModelNew(")
+        .replace("torch.cumsum(x, -1)", "x.clamp(min=0)"),
+    ),
+    "several outputs": (
+        HARD.replace("return torch.cumsum(x, -1)", "return torch.cumsum(x, -1), x * 2"),
+        HARD.partition("def get_inputs")[0].replace("Model(", "ModelNew(").replace("-1)", "-1), x + x"),
+    ),
+    "a problem in its own dtype": (
+        HARD.replace("torch.randn(4, N)", "torch.randn(4, N).bfloat16()"),
+        HARD.partition("def get_inputs")[0]
+        .replace("Model(", "ModelNew(")
+        .replace("x, -1)", "x.float(), -1).to(x.dtype)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("style", RIGHT_STYLES)
+def test_right_solutions_of_other_styles_are_go(style, tmp_path):
+    problem, solution = tmp_path / "1_Problem.py", tmp_path / "solution.py"
+    for path, text in zip((problem, solution), RIGHT_STYLES[style], strict=True):
+        path.write_text(text)
+    judged = judge_solution(problem, str(solution), Options(), Terms(cases=1))
+    assert (judged.decision, judged.own) == ("go", True), judged
+
+
+def test_outputs_by_name_come_in_order(make):
+    example = make("flashinfer")
+    source = RUN.replace(", y, r):", "):").replace("r.copy_(", "r = (").replace("y.copy_(", "y = (")
+    named = source.rstrip() + "\n    return {'r': r, 'y': y.bfloat16()}\n"
+    write_flashinfer_solution(example.right, named, destination_passing_style=False)
+    assert judge_solution(example.problem, str(example.right), Options(), Terms(cases=1)).decision == "go"
+
+
 def test_half_precision_is_held_to_what_torch_stores(tmp_path):
     problem, solution = tmp_path / "1_Norm.py", tmp_path / "right.py"
     problem.write_text(KERNELBENCH)
@@ -440,14 +482,18 @@ def test_many_solutions_are_judged_and_none_twice(make, tmp_path):
     tasks, kept = list_tasks(example.problem, solutions), tmp_path / "verdicts.jsonl"
     answers = judge_all(tasks, Options(), Terms(cases=1), workers=2, kept=kept)
     told = {answer["solution"]: answer["decision"] for answer in answers}
+    reasons = [answer["why"] for answer in answers]
     assert told == {
         "right": "go", "wrong": "no-go", "crashes": "no-go", "no code": "refused", "no python": "refused",
         "answers:6": "refused",
-    }  # fmt: skip
+    }, reasons  # fmt: skip
     written = kept.read_text()
     again = judge_all(tasks, Options(), Terms(cases=1), workers=2, kept=kept)
     assert again == answers
     assert kept.read_text() == written
+    other = judge_all(tasks[:1], Options(), Terms(cases=1, seed=7), workers=1, kept=kept)
+    assert other[0]["decision"] == "go", other[0]["why"]
+    assert len(kept.read_text().splitlines()) == len(written.splitlines()) + 1  # asked for otherwise, judged again
 
 
 def test_solutions_find_their_problems_by_name(tmp_path):

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from gonogo.errors import GonogoError, InputError
+from gonogo.errors import CampaignFailed, GonogoError, InputError
 from gonogo.problems.finding import detect_format, list_formats
 from gonogo.problems.judging import Judged, Terms, judge_solution, refuse
 from gonogo.problems.problem import Options, list_bound
@@ -173,8 +173,8 @@ def judge_all(
 
     failures: list[BaseException] = []
 
-    def work() -> None:
-        with _Worker(options, terms, workers) as worker:
+    def work(opened: _Worker) -> None:
+        with opened as worker:
             while not ended.is_set():
                 try:
                     task = left.get_nowait()
@@ -186,7 +186,9 @@ def judge_all(
                     failures.append(error)
                     ended.set()
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(max(1, min(workers, len(waiting))))]
+    # Opened here: what workers are forked from ends with the thread that has started it.
+    opened = [_Worker(options, terms, workers) for _ in range(min(workers, len(waiting)))]
+    threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in opened]
     for thread in threads:
         thread.start()
     try:
@@ -227,14 +229,16 @@ class _Worker:
     def __init__(self, options: Options, terms: Terms, workers: int) -> None:
         self.options, self.terms, self.share = options, terms, 0.9 / workers
         self.folder = tempfile.TemporaryDirectory(prefix="gonogo-solutions-")
-        self.pool: Pool | None = None
+        self.pool = Pool(
+            1, terms.allowance or Allowance(), guests_of=(), device=options.device, gpu_memory_share=self.share,
+            triton=True,
+        )  # fmt: skip
 
     def __enter__(self) -> _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.pool is not None:
-            self.pool.close()
+        self.pool.close()
         self.folder.cleanup()
 
     def judge(self, task: Task) -> dict[str, Any]:
@@ -244,7 +248,9 @@ class _Worker:
         file = Path(self.folder.name) / f"solution_{task.key}{task.suffix}"
         file.write_text(task.text, encoding="utf-8", errors="replace")
         try:
-            judged = judge_solution(task.problem, str(file), self.options, self.terms, pool=self._open())
+            judged = judge_solution(task.problem, str(file), self.options, self.terms, pool=self.pool)
+        except CampaignFailed:
+            raise  # nothing that follows would be judged
         except GonogoError as error:
             judged = refuse(task.problem, task.name, error)
         finally:
@@ -255,11 +261,3 @@ class _Worker:
         answer = judged.to_dict() | {"solution": task.name}
         answer.pop("verifications")
         return answer
-
-    def _open(self) -> Pool:
-        if self.pool is None:
-            allowance = self.terms.allowance or Allowance()
-            self.pool = Pool(
-                1, allowance, guests_of=(), device=self.options.device, gpu_memory_share=self.share, triton=True
-            )
-        return self.pool

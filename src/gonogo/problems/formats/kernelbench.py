@@ -171,7 +171,7 @@ class Opened:
         name = next(draw for draw in DRAWS if draw in vars(self.module))
         drawn = self._call(name)
         if name == "get_input_groups":
-            drawn = drawn[int(torch.randint(len(drawn), ()))]
+            drawn = drawn[int(torch.randint(len(drawn), (), device="cpu"))]
         return list(drawn)
 
     def list_arguments(self) -> list[str]:
@@ -186,7 +186,7 @@ class Opened:
             try:
                 with torch.device(device):
                     return find_dtype(self.draw())
-            except (NotImplementedError, BadKernelFile):
+            except (NotImplementedError, RuntimeError, BadKernelFile):
                 continue
         return "float32"
 
