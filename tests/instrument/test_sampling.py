@@ -99,3 +99,15 @@ def test_a_verdict_says_so(network):
     draw = lambda seed: torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(seed))  # noqa: E731
     verified = gonogo.verify(copy.deepcopy(network), reference=network, inputs=draw, cases=1)
     assert "the scale of the output is from runs with roundings drawn at random" in str(verified)
+
+
+def test_what_is_stored_in_half_precision_is_disturbed():
+    """Shallow, and its bound says nothing: torch's own kernels, op by op in bfloat16, read as runs say."""
+    torch.manual_seed(0)
+    layers = [part for _ in range(5) for part in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
+    model, x = torch.nn.Sequential(*layers, torch.nn.Linear(256, 64)).bfloat16(), torch.randn(16, 256).bfloat16()
+    _, (leaf,), _ = trace_call(model, (x,), {}, Contract(stored="bfloat16"))
+    assert leaf.is_sampled
+    with torch.no_grad():
+        made = model(x)
+    assert 0 < read(made, leaf.value, gauge="bound", scale=leaf.scale).worst < 5

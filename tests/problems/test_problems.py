@@ -325,6 +325,9 @@ def test_sizes_are_scaled_where_a_problem_survives_it(tmp_path):
     path.write_text(KERNELBENCH)
     (problem,) = find_problems(path, Options(scale=0.5))
     assert tuple(problem.op.draw.load()(seed=0)[0].shape) == (16, 32)  # 40 · 0.5, as a multiple of 8
+    for scale in (0, -1, 2):
+        with pytest.raises(InputError, match="1 at most"):
+            find_problems(path, Options(scale=scale))
     fixed = tmp_path / "2_Fixed.py"
     fixed.write_text(KERNELBENCH.replace("return [features, 1e-5]", "return [64, 1e-5]").replace("= 40", "= 4"))
     with pytest.raises(InputError, match=r"does not survive --scale 0\.5"):

@@ -72,6 +72,7 @@ def tell_counts(audits: list[Audit]) -> str:
     decisions = Counter(audit.decision for audit in judged)
     mutants = sum(audit.mutants for audit in judged)
     own, ours = (sum(len(getattr(audit, name)) for audit in judged) for name in ("own_passed", "gonogo_passed"))
+    both = sum((Counter(audit.own_passed) & Counter(audit.gonogo_passed)).total() for audit in judged)
     wide = [audit.passes_wide for audit in judged if audit.passes_wide is not None]
     told = [
         f"{len(audits)} problems, {len(judged)} judged, {len(audits) - len(judged)} not.",
@@ -80,7 +81,7 @@ def tell_counts(audits: list[Audit]) -> str:
         f"A stand-in passes the own check of {sum(bool(audit.vacuous) for audit in judged)},"
         f" {sum(audit.constant for audit in judged)} have a constant output,"
         f" {sum(bool(audit.ignored) for audit in judged)} ignore an input or a weight.",
-        f"Of {mutants} mutants {own} pass the own check, {ours} gonogo's." if mutants else "",
+        f"Of {mutants} mutants {own} pass the own check, {ours} gonogo's, {both} both." if mutants else "",
     ]
     return " ".join(part for part in told if part)
 
