@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from gonogo.errors import BadReference, NoErrorRule, WritesInPlace
+from gonogo.instrument.running_error.fused import add_total
 from gonogo.instrument.running_error.origins import Origin
 
 FUNCTIONAL_HINT = "it writes in place; use the functional form (x + y, torch.where, torch.cat, torch.stack)"
@@ -142,6 +143,8 @@ def total(value: Any, error: Error) -> Tensor | None:
         return error.extra
     if not isinstance(value, Tensor):
         return torch.tensor(abs(value) * error.ulps, dtype=torch.float64)
+    if error.extra is not None and (made := add_total(value, error.extra, error.ulps)) is not None:
+        return made
     spread = value.abs()
     if error.extra is None:
         return spread if error.ulps == 1 else spread.mul_(error.ulps)

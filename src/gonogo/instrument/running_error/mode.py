@@ -53,6 +53,7 @@ from gonogo.instrument.running_error.facts import (
     is_whole,
     read_schema,
 )
+from gonogo.instrument.running_error.summation import find_longest
 from gonogo.instrument.running_error.writes import Outside, exchange
 from gonogo.schema import Contract
 
@@ -144,9 +145,10 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return get_accuracy(function, self.contract)
 
     def growth(self, length: int) -> float:
-        """g(length) of the contract's summation."""
+        """g(length) of the contract's summation; blocks are added up one after another only so far."""
         self.summed |= length > 1
-        return self.contract.growth(max(length, 1))
+        chain = min(length, find_longest(self.unit)) if self.contract.summation == "blocked" else length
+        return self.contract.growth(int(max(chain, 1)))
 
     def cast_ulps(self, fmt: str) -> float:
         """Error of rounding to `fmt`, relative, in units of u_c."""
@@ -314,6 +316,10 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         error = error if isinstance(error, Error) else Error(error)
         step = torch.zeros_like(value).masked_fill_(small, self.smallest)
         return replace(error, extra=step if error.extra is None else step + error.extra)
+
+    def load(self, value: Tensor, ulps: float) -> Any:
+        """One floating input, which a kernel rounds by so much as it loads it."""
+        return self.wrap(value, Error(None, ulps), aliased=True)
 
     def wrap(self, value: Any, error: Any, *, aliased: bool) -> Any:
         """Value and error as one tracked tensor, or a nest of them; what is not floating stays as it is."""

@@ -122,13 +122,12 @@ def share_error(
     Numerator and denominator err together: ∂p_i/∂e_j is (δ_ij − p_i)/Σe. An amount by which all exponents of a row
     are off cancels altogether. `error` is all of e's, and written to; `weight` is |1/Σe|.
     """
-    own = total.own * weight + total.ulps
     if shift is not None and shift.reach is not None:
+        own = total.own * weight + total.ulps
         return own * share.abs() + spread_shares(share, shift.reach, tuple(shift.dims))
-    carried = torch.zeros_like(own) if total.carried is None else total.carried * weight
+    _, own, carried, common = list_rows(total, shift, weight)
     if shift is not None:
-        error.sub_(whole.abs() * shift.common).clamp_(min=0.0)
-        carried = (carried - shift.common).clamp_(min=0.0)
+        error.sub_(whole.abs() * common).clamp_(min=0.0)
     part = error.mul_(weight)
     if share.numel() and is_ordinary(share, carried):
         # Shares of one whole: the same, w + p·(Σw + own − 2w), in fewer passes.
@@ -138,6 +137,15 @@ def share_error(
     others.nan_to_num_(nan=torch.inf, posinf=torch.inf)
     others.mul_(share.abs())
     return part.mul_((1 - share).abs_()).add_(others)
+
+
+def list_rows(total: Total, shift: Shift | None, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of each sum |1/Σe|, what adding up made of it, what its terms carried and what they share, relative to it."""
+    own = total.own * weight + total.ulps
+    carried = torch.zeros_like(own) if total.carried is None else total.carried * weight
+    if shift is None:
+        return weight, own, carried, torch.zeros_like(own)
+    return weight, own, (carried - shift.common).clamp_(min=0.0), shift.common
 
 
 def is_ordinary(share: Tensor, carried: Tensor) -> bool:

@@ -9,7 +9,7 @@ roundings is. How far outputs are spread is what correct kernels differ by.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,23 +17,30 @@ import torch
 from torch import Tensor
 
 from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, total
+from gonogo.instrument.running_error.facts import find_tensors
 from gonogo.instrument.running_error.mode import RunningErrorMode
 
 RUNS = 12
+FEW_RUNS = 4
 DEVIATIONS = 4.4
 """What a scale has of them: the most among 10^5 elements. Rules say more than is rounded, as few runs say less."""
 BOUND = 3.0
 """Deviations in what a rule says that an op rounds, as `summation.WORST` has it."""
-SHARED = 0.1
+SHARED = {RUNS: 0.1, FEW_RUNS: 0.3}
 """Of the mean square over all elements: a few runs may find an element's own deviation far too small."""
 UNSTABLE = 0.05
 """Of an element, or of all in the mean: what roundings move as far as that is not a number to be judged."""
 DEEP = 24
 """Ops that make a reference deep. In a shallow one an infinite bound has its cause next to it: a pole, a tie."""
 FEW = 2
-"""The same where every result is stored in half precision: by far the largest roundings, as good as random."""
+"""The same where a bound is finite, and wide only because it adds up what averages out, or where every result is
+stored in half precision: by far the largest roundings, as good as random."""
+LONG = 2000
+"""Ops of a reference that takes its time, as recurrent layers of many steps: a few runs have to do."""
 MOST = 0.5
 """Of the elements: where so many have no bound that says anything, it says nothing of an output."""
+ENOUGH = 2**14
+"""Elements that tell of all of an output."""
 VAGUE = 0.125
 """Of a value: a bound that allows more says nothing of it, for limits are some such bounds."""
 
@@ -48,40 +55,52 @@ class NoisyMode(RunningErrorMode):  # type: ignore[no-untyped-call]
         self._seed = seed
         self._streams: dict[torch.device, torch.Generator] = {}
 
-    def wrap(self, value: Any, error: Any, *, aliased: bool) -> Any:
-        """The value, disturbed by its error."""
-        made = super().wrap(value, error, aliased=aliased)
-        if isinstance(made, (tuple, list)):
-            return made  # its parts came through here
-        return self._disturb(made) if isinstance(made, Tracked) else made
+    def load(self, value: Tensor, ulps: float) -> Any:
+        """An input, disturbed by the error of loading it."""
+        return self._disturb(super().load(value, ulps))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Replace the op by its rule, and disturb what that makes; what needs none stays a constant."""
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        for leaf in find_tensors((made,)):
+            self._disturb(leaf)
+        return made
 
     def _store(self, made: Tensor) -> None:
         """Disturb what is stored by a rounding to the format that it is stored in."""
         if isinstance(made, Tracked) and not made.is_complex():
-            made.value = self._disturb(Tracked(made.value, Error(None, self.stored_ulps))).value
+            made.value = self._draw(made.value, Error(None, self.stored_ulps))
 
-    def _disturb(self, made: Tracked) -> Tracked:
-        whole = total(made.value, made.error)
-        if whole is None:
-            return made
-        if made.value.device not in self._streams:
-            self._streams[made.value.device] = torch.Generator(made.value.device).manual_seed(self._seed)
-        drawn = torch.randn(
-            made.shape, dtype=torch.float64, device=whole.device, generator=self._streams[whole.device]
-        )
-        drawn.mul_(whole).mul_(self.unit / BOUND)
-        # What may be anything is left as it is: the other elements tell what they can.
-        return Tracked(made.value + drawn.nan_to_num_(0.0, 0.0, 0.0), EXACT, aliased=made.aliased)
+    def _disturb(self, made: Tensor) -> Tensor:
+        if isinstance(made, Tracked) and not made.error.exact:
+            made.value, made.error = self._draw(made.value, made.error), EXACT
+        return made
+
+    def _draw(self, value: Tensor, error: Error) -> Tensor:
+        """With as much noise as the error says; what may be anything stays as it is, the others tell enough."""
+        if value.device not in self._streams:
+            self._streams[value.device] = torch.Generator(value.device).manual_seed(self._seed)
+        stream = self._streams[value.device]
+        drawn = torch.randn(value.shape, dtype=torch.float64, device=value.device, generator=stream)
+        whole, ulps = total(value, error), 1.0
+        if (
+            error.extra is None and not value.is_complex()
+        ):  # a sign more or less is no matter, a pass over memory is
+            whole, ulps = value, error.ulps
+        assert whole is not None
+        drawn.mul_(whole)
+        return torch.add(value, drawn.nan_to_num_(0.0, 0.0, 0.0), alpha=ulps * self.unit / BOUND)
 
 
-def can_sample(mode: RunningErrorMode) -> bool:
-    """Whether runs can say what a bound does not, after a run that came to none.
+def can_sample(mode: RunningErrorMode, leaves: Sequence[Any]) -> bool:
+    """Whether runs can say what a bound does not, after a run that came to these leaves.
 
     Proofs stay proofs. A choice that goes another way once in a while, or a value past the range of a narrow
     format, is not seen in a few runs.
     """
     is_wide = mode.contract.summation == "blocked" and mode.range == math.inf
-    fewest = DEEP if mode.contract.stored is None else FEW
+    finite = not any(leaf.scale is not None and bool(leaf.scale.isinf().any()) for leaf in leaves)
+    fewest = DEEP if mode.contract.stored is None and not finite else FEW
     return is_wide and mode.applied >= fewest and mode.doubts.is_empty
 
 
@@ -107,31 +126,45 @@ class Spread:
 
     def find_scale(self, unit: float, floor: float) -> Tensor:
         """S of such an output; infinite where a run was not finite, 0 where there is nothing to be off from."""
-        squares = self._squares / max(self._runs, 1)
+        squares = self._squares / self._runs
         known = squares.isfinite() & self._expected.isfinite()
         if not bool(known.any()):
             return torch.where(self._expected.isfinite(), math.inf, 0.0)
         size = self._expected[known].square().mean().sqrt()
         unstable = ~(squares.sqrt() <= UNSTABLE * torch.maximum(self._expected.abs(), size))
         shared = float(squares[known & ~unstable].mean()) if bool((known & ~unstable).any()) else 0.0
-        scale = squares.mul_(1 - SHARED).add_(SHARED * shared).sqrt_().mul_(DEVIATIONS / unit).add_(floor)
+        part = SHARED[self._runs]
+        scale = squares.mul_(1 - part).add_(part * shared).sqrt_().mul_(DEVIATIONS / unit).add_(floor)
         return torch.where(self._expected.isfinite(), scale.masked_fill_(unstable, math.inf), 0.0)
 
 
 def is_vague(leaf: Any, unit: float) -> bool:
-    """Whether a bound says nothing of most of a leaf."""
-    return leaf.scale is not None and bool(leaf.scale.numel()) and is_blind(leaf.value, leaf.scale, unit)
+    """Whether a bound says nothing of most of a leaf; of a large one a part tells, at no cost."""
+    if leaf.scale is None or not leaf.scale.numel():
+        return False
+    every = -(-leaf.scale.numel() // ENOUGH)
+    value, scale = (x.reshape(-1)[::every] for x in (leaf.value, leaf.scale))
+    return is_blind(value, scale, unit)
 
 
-def sample_scales(run: Callable[[int], list[Any]], leaves: list[Any], unit: float, floor: float) -> list[Any]:
+def sample_scales(
+    run: Callable[[int], list[Any]], leaves: list[Any], mode: RunningErrorMode, floor: float
+) -> list[Any]:
     """Leaves of which those that are blind have a scale from runs; `run` gives the leaves of one, by its number."""
+    unit = mode.unit
     blind = {at for at, leaf in enumerate(leaves) if is_vague(leaf, unit)}
     spreads = {at: Spread(leaves[at].value) for at in blind}
-    for number in range(RUNS):
+    for number in range(RUNS if mode.applied < LONG else FEW_RUNS):
         made = run(number)
         for at, spread in spreads.items():
             spread.add(made[at])
     return [
-        replace(leaf, scale=spreads[at].find_scale(unit, floor), is_sampled=True) if at in blind else leaf
+        replace(leaf, scale=settle(leaf.scale, spreads[at].find_scale(unit, floor)), is_sampled=True)
+        if at in blind else leaf
         for at, leaf in enumerate(leaves)
-    ]
+    ]  # fmt: skip
+
+
+def settle(bound: Tensor, drawn: Tensor) -> Tensor:
+    """The scale that was drawn; where that came to nothing, what is bounded stays so."""
+    return torch.where(drawn.isinf(), bound, drawn)

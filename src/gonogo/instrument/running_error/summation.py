@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gonogo.instrument.running_error.companion import Error
-from gonogo.instrument.running_error.terms import lose_terms
+from gonogo.instrument.running_error.terms import STEPS, lose_terms
 
 WORST = 3.0
 """Roundings in the worst of many sums: 0.42 times the 4.4 deviations expected among 10^5, and half as much again
@@ -32,18 +32,18 @@ FEW_SUMS = 2**14
 LONG = 256
 """Terms from which some may be too small beside the sum of the others to count at all, or lean one way."""
 
-LONGEST = 2**20
-"""Terms of a chain that float32 still adds up, off by a thirty-second of each: kernels have no longer ones. Formats
-of more bits have; of fewer, a kernel that keeps its contract may stand still."""
+LONGEST = 2**16
+"""Terms of a chain that float32 still adds up, off by a five-hundredth of each. Kernels have no longer ones: one
+thread would be at work alone. Formats of more bits have; of fewer, a kernel of that contract may stand still."""
 
 SHORT = 4
 """Up to so many terms the statistical bound may exceed the sum of all partial sums' bounds; both are taken."""
 
 
-def bound_orders(length: float | Tensor, squares: Tensor, total: Tensor) -> Tensor:
-    """3·√(n/6·Σx² + n/3·(Σx)²), written into `squares`."""
+def bound_orders(chain: float | Tensor, squares: Tensor, total: Tensor) -> Tensor:
+    """3·√(n/6·Σx² + n/3·(Σx)²) for chains of n terms, written into `squares`; of chains side by side as of one."""
     squares.mul_(WORST**2 / 6).addcmul_(total, total, value=WORST**2 / 3)
-    return squares.sqrt_().mul_(length**0.5)
+    return squares.sqrt_().mul_(chain**0.5)
 
 
 def bound_growth(length: Tensor) -> Tensor:
@@ -53,7 +53,12 @@ def bound_growth(length: Tensor) -> Tensor:
 
 def find_longest(unit: float) -> float:
     """Terms of the longest chain that a kernel with such an accumulator has."""
-    return max(LONGEST, 1 / (16 * unit))
+    return max(LONGEST, 1 / (256 * unit))
+
+
+def find_chains(lengths: Tensor, unit: float) -> Tensor:
+    """Terms of the longest chains that such a kernel adds so many terms up by."""
+    return lengths.clamp(max=find_longest(unit))
 
 
 def grow_repeated(bound: Tensor, squares: Tensor, total: Tensor, length: float | Tensor, unit: float) -> Tensor:
@@ -73,8 +78,7 @@ def cover_repeated(
     """A bound that covers such chains."""
     if repeated is None:
         return bound
-    longest = find_longest(unit)
-    chain = length.clamp(max=longest) if isinstance(length, Tensor) else min(length, longest)
+    chain = find_chains(length, unit) if isinstance(length, Tensor) else min(length, find_longest(unit))
     return torch.where(repeated, torch.maximum(bound, total.abs() * chain * REPEATED), bound)
 
 
@@ -96,6 +100,15 @@ def bound_chains(
     sizes = torch.maximum(total.abs() * step, torch.linalg.vector_norm(x, math.inf, dims, keepdim=True) * unit)
     lean, lost = lose_terms(x, sizes, total.abs() * step, dims)
     return lean.div_(unit), lost.div_(unit)
+
+
+def list_constants(length: int, unit: float) -> tuple[float, ...]:
+    """What a kernel that looks at sums of `length` terms goes by."""
+    chain = min(length, find_longest(unit))
+    ratios = (2 ** (-part / STEPS) for part in range(STEPS))
+    tiny = torch.finfo(torch.float64).tiny
+    weights = (math.sqrt(chain), WORST**2 / 6, WORST**2 / 3, (1 + 1e-9) / length, tiny)
+    return (unit, unit * chain / length, chain * REPEATED, *weights, *ratios)
 
 
 def is_mixed(growth: float | Tensor, length: float | Tensor, absolute: Tensor, total: Tensor) -> bool:
@@ -126,7 +139,8 @@ def bound_product(
 ) -> Tensor:
     """Bound the sums of a bilinear op over `length` terms: usually by one more product, of squares."""
     (a, err_a), (b, err_b) = operands
-    growth = max(math.log2(length + 1), math.sqrt(length))
+    chain = min(length, find_longest(unit))
+    growth = max(math.log2(length + 1), math.sqrt(chain))
     whole = are_whole(a, err_a) and are_whole(b, err_b)
     one_sign = length == 1 or (a.numel() and b.numel() and bool(a.min() >= 0) and bool(b.min() >= 0))
     squares = apply(a * a, b * b) if length > FEW or not one_sign else None
@@ -134,7 +148,7 @@ def bound_product(
     if one_sign or squares is None:
         absolute, bound = value.abs(), value.abs().mul_(growth)
     else:
-        bound = bound_orders(length, squares, value)
+        bound = bound_orders(chain, squares, value)
         if length <= SHORT or whole:
             absolute = apply(a.abs(), b.abs())
             bound = torch.minimum(bound, absolute * growth)

@@ -104,7 +104,7 @@ def trace_call(
                 break
         if mode.advice is not None and any(map(is_lost, leaves)):
             raise NoErrorRule(*mode.advice)
-        if can_sample(mode) and any(is_vague(leaf, mode.unit) for leaf in leaves):
+        if any(is_vague(leaf, mode.unit) for leaf in leaves) and can_sample(mode, leaves):
 
             def run(number: int) -> list[Any]:
                 noisy = NoisyMode(contract, merged, passive, guarded=False, takes_complex=TAKES_COMPLEX)
@@ -112,7 +112,7 @@ def trace_call(
                 made = run_tracked(reference, prepared, noisy, checked=False)
                 return [split_output(one)[0] if isinstance(one, Tensor) else one for _, one in list_leaves(made)]
 
-            leaves = sample_scales(run, leaves, mode.unit, floor)
+            leaves = sample_scales(run, leaves, mode, floor)
         return output, leaves, mode.summed
 
 
@@ -172,7 +172,7 @@ def run_tracked(
 
     def track(path: str, leaf: Any) -> Any:
         if isinstance(leaf, Loaded):
-            return mode.wrap(leaf.value, Error(None, leaf.ulps), aliased=True)
+            return mode.load(leaf.value, leaf.ulps)
         return leaf.clone() if isinstance(leaf, Tensor) else leaf  # a reference may count in its integers
 
     # Composite ops reach a dispatch mode in parts only where autograd's own dispatch is switched on.

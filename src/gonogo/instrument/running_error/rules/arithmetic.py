@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gonogo.instrument.running_error.companion import Error, join, magnitude, spread_out, times, total
+from gonogo.instrument.running_error.fused import share_errors
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.origins import (
     Addition,
@@ -21,6 +22,7 @@ from gonogo.instrument.running_error.origins import (
     cut_shift,
     cut_total,
     is_along,
+    list_rows,
     share_error,
 )
 from gonogo.instrument.running_error.pieces import Cut, map_pieces
@@ -136,6 +138,11 @@ def find_shared(a: Tensor, err: Error, share: Tensor, origin: Total, weight: Ten
 
     def find_slice(cut: Cut) -> Tensor:
         extra = None if err.extra is None else cut(spread_out(err.extra, a.shape))
+        if shift is None or shift.reach is None:
+            rows = list_rows(cut_total(origin, cut), cut_shift(shift, cut), cut(weight))
+            shared = share_errors(cut(a), extra, err.ulps, cut(share), rows, origin.dims)
+            if shared is not None:
+                return shared
         error = own_total(cut(a), replace(err, extra=extra))
         return share_error(
             cut(a), error, cut(share), cut_total(origin, cut), cut_shift(shift, cut), cut(weight)

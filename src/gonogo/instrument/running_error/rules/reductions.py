@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gonogo.instrument.running_error.companion import EXACT, Error, is_inexact, join, spread_out, total
+from gonogo.instrument.running_error.fused import Looks, look_at_sums
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.origins import Top, Total
 from gonogo.instrument.running_error.pieces import Cut, map_pieces
@@ -21,9 +22,12 @@ from gonogo.instrument.running_error.summation import (
     bound_chains,
     bound_growth,
     bound_orders,
+    find_chains,
+    find_longest,
     grow_repeated,
     is_mixed,
     limit_whole,
+    list_constants,
 )
 
 Pair = tuple[Tensor, Error]
@@ -40,9 +44,12 @@ def add_up(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     if not is_inexact(x):
         return value, Error(None, math.log2(length + 1))
     share = length if op_name(op) == "mean" else 1
-    absolute = add_magnitudes(x, 1, value, rest, named)
+    total, looks = value * share, None
+    if ctx.contract.summation == "blocked" and length > LONG:
+        looks = look_at_sums(x, total, find_dims(x, rest, named), list_constants(length, ctx.unit))
+    absolute = add_magnitudes(x, 1, value, rest, named) if looks is None else looks.absolute
     lost = ctx.lose_overflow(lambda: absolute, ctx.growth(length) + err.ulps)
-    own = round_sum(ctx, x, err, value * share, absolute, length, rest, named)
+    own = round_sum(ctx, x, err, total, absolute, length, rest, named, looks)
     carried = absolute.mul_(err.ulps / share) if err.ulps else None
     if err.extra is not None:
         carried = join(carried, op(spread_out(err.extra, x.shape), *rest, **named))
@@ -69,8 +76,11 @@ def round_sum(
     length: int,
     rest: Any,
     named: Any,
+    looks: Looks | None = None,
 ) -> Tensor:
     """What adding up `length` terms of x rounds, by Σ|x| and, where that is less, by Σx² and Σx."""
+    if looks is not None and not are_whole(x, err):
+        return add_lost(err, value, absolute, looks.bound, looks.lean, looks.lost)
     growth = ctx.growth(length)
     bound = absolute * growth
     if ctx.contract.summation != "blocked" or x.is_complex():
@@ -78,7 +88,7 @@ def round_sum(
     mixed = length > FEW or is_mixed(growth, length, absolute, value)
     if mixed:
         squares = add_magnitudes(x, 2, value, rest, named).square_()
-        bound = torch.minimum(bound, bound_orders(length, squares.clone(), value))
+        bound = torch.minimum(bound, bound_orders(min(length, find_longest(ctx.unit)), squares.clone(), value))
         bound = grow_repeated(bound, squares, value, length, ctx.unit)
     if are_whole(x, err):
         return limit_whole(bound, absolute, length, ctx.unit)
@@ -87,10 +97,15 @@ def round_sum(
     dims = tuple(find_dims(x, rest, named))
     kept = restore_dims(value, x, dims) if x.dim() else value
     lean, lost = bound_chains(x, kept, length, ctx.unit, dims)
+    return add_lost(err, value, absolute, bound, lean.reshape(bound.shape), lost.reshape(bound.shape))
+
+
+def add_lost(err: Error, value: Tensor, absolute: Tensor, bound: Tensor, lean: Tensor, lost: Tensor) -> Tensor:
+    """A bound that covers terms that lean one way, and those that are lost where sums are of one sign."""
     if err.ulps or err.extra is not None:  # raw inputs have few bits, and lean neither way
-        bound = torch.maximum(bound, lean.reshape(bound.shape))
+        bound = torch.maximum(bound, lean)
     one_sided = (2 * value.abs() > absolute).any()
-    return torch.where(one_sided, bound + lost.reshape(bound.shape), bound)
+    return torch.where(one_sided, bound + lost, bound)
 
 
 def add_magnitudes(x: Tensor, order: int, value: Tensor, rest: Any, named: Any) -> Tensor:
@@ -130,8 +145,9 @@ def accumulate(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Pair:
     if ctx.contract.summation == "blocked" and length:
         squares = op(torch.mul(x, x, out=buffer), *rest, **named)
         lengths = count_prefixes(x, length, dim)
-        own = bound_orders(lengths, squares.clone(), value)
-        torch.minimum(own, torch.mul(absolute, bound_growth(lengths), out=buffer), out=own)
+        chains = find_chains(lengths, ctx.unit)
+        own = bound_orders(chains, squares.clone(), value)
+        torch.minimum(own, torch.mul(absolute, bound_growth(chains), out=buffer), out=own)
         own = grow_repeated(own, squares, value, lengths, ctx.unit)
         own = limit_whole(own, absolute, lengths, ctx.unit) if are_whole(x, err) else own
     else:

@@ -17,7 +17,7 @@ from gonogo.instrument.running_error.facts import find_tensors
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules.movement import place_cast
 from gonogo.instrument.running_error.rules.selections import masked_fill
-from gonogo.instrument.running_error.summation import bound_growth, bound_orders
+from gonogo.instrument.running_error.summation import bound_growth, bound_orders, find_chains
 
 Scatter = Callable[[Tensor, Tensor], Tensor]
 """What a target holds and what is added to it → what it holds then."""
@@ -29,7 +29,9 @@ def grow(ctx: RunningErrorMode, counts: Tensor) -> Tensor:
     counts = counts.clamp(min=1.0)
     if ctx.contract.summation == "sequential":
         return counts
-    return counts.sqrt() if ctx.contract.summation == "probabilistic" else bound_growth(counts)
+    return (
+        counts.sqrt() if ctx.contract.summation == "probabilistic" else bound_growth(find_chains(counts, ctx.unit))
+    )
 
 
 def scatter_sums(
@@ -43,7 +45,7 @@ def scatter_sums(
     own = absolute * grow(ctx, counts)
     if ctx.contract.summation == "blocked":
         squares = scatter(x * x, y * y)
-        own = torch.minimum(own, bound_orders(counts.clamp(min=1.0), squares, value))
+        own = torch.minimum(own, bound_orders(find_chains(counts.clamp(min=1.0), ctx.unit), squares, value))
     lost = ctx.lose_overflow(lambda: absolute, float(counts.max()) if counts.numel() else 0.0)
     own = torch.where(counts > 1, own, 0.0)
     own = own if lost is None else own + lost

@@ -66,6 +66,9 @@ def smooth_rule(function: str) -> Rule:
                     carried = carried.clamp_(max=RANGES[function] / ctx.unit)
             else:
                 steep = slope(x, value)
+                if accuracy.absolute:
+                    own = value.new_full((), accuracy.absolute)
+                    return value, Error(torch.addcmul(own, carried, steep), accuracy.relative, origin)
                 fresh = carried is not err.extra and covers(carried, steep)
                 carried = carried.mul_(steep) if fresh else carried * steep
         if accuracy.absolute:
