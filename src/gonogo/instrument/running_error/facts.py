@@ -19,6 +19,11 @@ CORRECTLY_ROUNDED = frozenset(
     {"aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.reciprocal", "aten.sqrt"}
 )
 
+PRODUCTS = frozenset(
+    f"aten.{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "linear", "convolution", "mv", "addmv")
+)
+"""Each element of which adds up many terms: layers of a network."""
+
 
 @lru_cache(maxsize=1024)
 def find_formula(func: Any) -> Callable[..., Any] | None:

@@ -41,6 +41,7 @@ from gonogo.instrument.running_error.facts import (
     KEEPS_WHOLE,
     OUTSIDE_HINT,
     POSITION_HINT,
+    PRODUCTS,
     RANDOM_HINT,
     RESHAPES,
     TO_PYTHON,
@@ -104,6 +105,8 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether the reference added up more than one term."""
         self.applied = 0
         """Ops that a rule was found for."""
+        self.products = 0
+        """Products of matrices among them, and convolutions."""
         self.advice: tuple[str, str] | None = None
         """Of an op that made what no bound holds for: its name, and what to judge instead."""
 
@@ -266,6 +269,7 @@ class RunningErrorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise NoErrorRule(name, COMPLEX_HINT)
         value, error = rule(self, func, args, kwargs)
         self.applied += name not in self.passive
+        self.products += name in PRODUCTS
         if name in MOVING and isinstance(error, Error):
             error = self._move_uncast(func, args, kwargs, value, error)
         if name in KEEPS_WHOLE and isinstance(error, Error) and self._are_whole(args, value):

@@ -33,8 +33,10 @@ UNSTABLE = 0.05
 DEEP = 24
 """Ops that make a reference deep. In a shallow one an infinite bound has its cause next to it: a pole, a tie."""
 FEW = 2
-"""The same where a bound is finite, and wide only because it adds up what averages out, or where every result is
-stored in half precision: by far the largest roundings, as good as random."""
+"""The same where every result is stored in half precision: by far the largest roundings, as good as random."""
+LAYERS = 3
+"""Products of matrices, or convolutions, each of which adds up what averages out: more make a reference deep, too,
+where its bound is finite. Of attention, which has two, a bound says enough."""
 LONG = 2000
 """Ops of a reference that takes its time, as recurrent layers of many steps: a few runs have to do."""
 MOST = 0.5
@@ -100,8 +102,10 @@ def can_sample(mode: RunningErrorMode, leaves: Sequence[Any]) -> bool:
     """
     is_wide = mode.contract.summation == "blocked" and mode.range == math.inf
     finite = not any(leaf.scale is not None and bool(leaf.scale.isinf().any()) for leaf in leaves)
-    fewest = DEEP if mode.contract.stored is None and not finite else FEW
-    return is_wide and mode.applied >= fewest and mode.doubts.is_empty
+    is_deep = mode.applied >= (DEEP if mode.contract.stored is None else FEW) or (
+        finite and mode.products >= LAYERS
+    )
+    return is_wide and is_deep and mode.doubts.is_empty
 
 
 def is_blind(value: Tensor, scale: Tensor, unit: float) -> bool:
@@ -159,12 +163,13 @@ def sample_scales(
         for at, spread in spreads.items():
             spread.add(made[at])
     return [
-        replace(leaf, scale=settle(leaf.scale, spreads[at].find_scale(unit, floor)), is_sampled=True)
-        if at in blind else leaf
-        for at, leaf in enumerate(leaves)
-    ]  # fmt: skip
+        settle(leaf, spreads[at].find_scale(unit, floor)) if at in blind else leaf for at, leaf in enumerate(leaves)
+    ]
 
 
-def settle(bound: Tensor, drawn: Tensor) -> Tensor:
-    """The scale that was drawn; where that came to nothing, what is bounded stays so."""
-    return torch.where(drawn.isinf(), bound, drawn)
+def settle(leaf: Any, drawn: Tensor) -> Any:
+    """A leaf with the scale that was drawn, where that is below its bound."""
+    lower = drawn < leaf.scale
+    return (
+        replace(leaf, scale=torch.where(lower, drawn, leaf.scale), is_sampled=True) if bool(lower.any()) else leaf
+    )
