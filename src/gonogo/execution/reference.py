@@ -194,14 +194,15 @@ def _settle(
     find_longest: Callable[[str, torch.Tensor], torch.Tensor],
     declared: Out,
 ) -> Reference:
-    where = "cpu" if leaf.value.numel() <= ON_HOST else leaf.value.device
+    where, path = "cpu" if leaf.value.numel() <= ON_HOST else leaf.value.device, leaf.path
     none = torch.zeros((), dtype=torch.float64)
     scale = none if leaf.scale is None else _forgive(_choose_scale(leaf, dtypes)).to(where)
     return Reference(
         leaf.value.to(where),
         scale,
         contract,
-        (lambda: scale) if leaf.scale is None else lambda: find_longest(leaf.path, scale),
+        # It outlives the leaf, which may be gigabytes.
+        (lambda: scale) if leaf.scale is None else lambda: find_longest(path, scale),
         from_finite,
         leaf.path,
         declared.dtype or find_dtype(leaf, dtypes),

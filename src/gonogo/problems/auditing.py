@@ -142,6 +142,7 @@ def _audit(problem: Problem, options: Options, *, mutates: bool) -> Audit:
     from gonogo.cases import DRAWN, EVERYWHERE, Case
     from gonogo.execution.bench import prepare
     from gonogo.execution.job import OWN, Job
+    from gonogo.limits.shipped import choose_limit
     from gonogo.runners.device import keep_switches
     from gonogo.user.kernels import make_candidate
     from gonogo.words import find_contract
@@ -150,8 +151,10 @@ def _audit(problem: Problem, options: Options, *, mutates: bool) -> Audit:
     case = Case(op.name, dtype, (), EVERYWHERE[0], DRAWN, problem.seeds[0])
     eager = _make_eager(op.load_reference())
     candidate = make_candidate(op, AtHand(eager), find_contract(problem.contract))
+    strictest = find_contract("float64" if dtype == "float64" else "float32")
+    settled = choose_limit(op, strictest).value
     with keep_switches(options.device), torch.no_grad():
-        bench = prepare(Job(0, case, OWN, op, (candidate,), options.device, bounds_only=True, settled=0.0))
+        bench = prepare(Job(0, case, OWN, op, (candidate,), options.device, bounds_only=True, settled=settled))
         found = Audit(problem.name, problem.format, JUDGED, "", dtype, problem.rule, notes=problem.notes)
         found = _judge_eager(found, bench, candidate, problem)
         outputs = bench.outputs.get(candidate.name)
@@ -165,7 +168,12 @@ def _audit(problem: Problem, options: Options, *, mutates: bool) -> Audit:
         found = replace(
             found, constant=_is_constant(single), ignored=tuple(_list_ignored(eager, bench, problem, outputs))
         )
-        return _judge_mutants(found, bench, candidate, eager, check, outputs) if mutates else found
+        if not mutates:
+            return found
+        try:
+            return _judge_mutants(found, bench, candidate, eager, check, outputs)
+        except (torch.OutOfMemoryError, MemoryError):  # one scale more than the verdict takes
+            return replace(found, notes=(*found.notes, "out of memory as mutants were judged: there are none"))
 
 
 def _make_eager(reference: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,17 +227,19 @@ def _judge_eager(found: Audit, bench: Bench, candidate: Any, problem: Problem) -
 
 def _passes_wide(problem: Problem, bench: Bench, contract: str, outputs: Mapping[str, Any]) -> bool | None:
     """Whether torch's own kernel passes the benchmark's tolerance against float64; None where it has none."""
+    from gonogo.problems.values import split_both
     from gonogo.words import find_contract
 
     source = problem.op.own_check
     make = getattr(import_module(source.module), "tolerates", None) if isinstance(source, Made) else None
     if make is None:
         return None
-    references = bench.references(find_contract(contract))
+    judged = [leaf for leaf in bench.references(find_contract(contract)) if leaf.path in outputs]
     return all(
-        make(outputs[leaf.path].double(), leaf.expected.to(outputs[leaf.path].device), problem.op.dtypes[0])
-        for leaf in references
-        if leaf.path in outputs and not leaf.is_discrete
+        make(output.double(), expected.to(output.device), problem.op.dtypes[0])
+        for leaf in judged
+        if not leaf.is_discrete
+        for output, expected in split_both(outputs[leaf.path], leaf.expected)
     )
 
 
@@ -248,8 +258,12 @@ def _list_vacuous(check: Callable[..., bool], bench: Bench, outputs: Mapping[str
 
 
 def _passes(check: Callable[..., bool], bench: Bench, leaves: Mapping[str, Any]) -> bool:
+    import torch
+
     try:
         return bool(check(bench.pristine, leaves))
+    except (torch.OutOfMemoryError, MemoryError):  # says nothing of what was checked
+        raise
     except Exception:  # noqa: BLE001  the benchmark's own code
         return False
 
@@ -263,7 +277,7 @@ def _stand_in(name: str, output: torch.Tensor, inputs: Sequence[torch.Tensor]) -
         return torch.zeros_like(output) if name == "zeros" else None
     if name == "zeros":
         return torch.zeros_like(output)
-    return torch.full_like(output, 1.0 if name == "a constant" else float(output.double().mean()))
+    return torch.full_like(output, 1.0 if name == "a constant" else float(output.mean(dtype=torch.float64)))
 
 
 def _is_constant(output: torch.Tensor) -> bool:
@@ -305,7 +319,9 @@ def _change(name: str, path: str, x: torch.Tensor) -> torch.Tensor:
 
 def _disturb(x: torch.Tensor) -> torch.Tensor:
     """Other values, about as large."""
-    return x * 1.5 + x.abs().double().mean().to(x.dtype) * 0.25 + 0.125
+    import torch
+
+    return (x * 1.5).add_(float(x.abs().mean(dtype=torch.float64)) * 0.25 + 0.125)
 
 
 def _are_same(x: torch.Tensor, y: torch.Tensor) -> bool:

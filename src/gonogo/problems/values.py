@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from gonogo.guest.nests import map_leaves
+
+PIECE = 2**26
+"""Elements that are compared at a time: a comparison makes four tensors of the size of its operands."""
+
+
+def split_both(x: torch.Tensor, y: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Pieces of two tensors of one shape, side by side."""
+    return zip(torch.split(x.reshape(-1), PIECE), torch.split(y.reshape(-1), PIECE), strict=True)
 
 
 def cast_nest(nest: Any, dtype: str) -> Any:

@@ -34,7 +34,7 @@ from gonogo.problems.problem import (
     tell_unjudged,
 )
 from gonogo.problems.source import list_sizes, run_source, scale_sizes
-from gonogo.problems.values import cast_nest, vary_nest
+from gonogo.problems.values import cast_nest, split_both, vary_nest
 from gonogo.user.target import split_target
 
 if TYPE_CHECKING:
@@ -283,7 +283,8 @@ def tolerates(output: torch.Tensor, expected: torch.Tensor, dtype: str) -> bool:
     import torch
 
     tolerance = TOLERANCES.get(dtype, TOLERANCES["float32"])
-    return bool(torch.allclose(expected, output, atol=tolerance, rtol=tolerance))
+    pairs = split_both(expected, output)
+    return all(torch.allclose(x, y, atol=tolerance, rtol=tolerance) for x, y in pairs)
 
 
 def read_solution(where: str, options: Options, target: str) -> Solution:

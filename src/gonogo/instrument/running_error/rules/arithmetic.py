@@ -175,15 +175,16 @@ def div(ctx: RunningErrorMode, op: Any, args: Any, kwargs: Any) -> Result:
     if err_a.extra is None and err_b.extra is None:
         return value, Error(None, ulps)
     weight = magnitude(b)
-    first = None if err_a.extra is None else err_a.extra / weight
     if err_b.extra is None:
-        return value, Error(ctx.keep_lost(first), ulps)
-    # 1/(b ± d) is off by d/(|b| − d) of itself, and by anything once 0 is within reach.
+        assert err_a.extra is not None
+        return value, Error(ctx.keep_lost(err_a.extra / weight), ulps)
+    # 1/(b ± d) is off by d/(|b| − d) of itself, and by anything once 0 is within reach, also where a is 0.
     nearest = weight - err_b.extra * ctx.unit
-    second = torch.where(nearest > 0, err_b.extra / nearest * magnitude(value), torch.inf)  # also of 0
+    made = times(err_b.extra / nearest, value)
     if err_a.extra is not None:
-        first = torch.where(nearest > 0, err_a.extra / nearest, torch.inf)
-    return value, Error(ctx.keep_lost(join(first, second)), ulps)
+        made = join(made, err_a.extra / nearest)
+    assert made is not None
+    return value, Error(ctx.keep_lost(made.masked_fill_(~(nearest > 0), torch.inf)), ulps)
 
 
 def round_quotient(
