@@ -263,8 +263,8 @@ class ReferenceFailed(InputError):
         told = error.problem if isinstance(error, NoErrorRule) else f"{type(error).__name__}: {error}"
         if isinstance(error, MemoryError) or "DefaultCPUAllocator" in told:  # torch's own words name its sources
             told = "it ran out of memory. Give smaller inputs"
-        why = told.partition("\n")[0]
-        super().__init__(f"reference of op {op} failed on {case}: {why}")
+        self.why = told.partition("\n")[0]
+        super().__init__(f"reference of op {op} failed on {case}: {self.why}")
 
 
 class CaseTooLarge(InputError):

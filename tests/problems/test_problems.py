@@ -378,6 +378,61 @@ def test_right_solutions_of_other_styles_are_go(style, tmp_path):
     assert (judged.decision, judged.own) == ("go", True), judged
 
 
+UNEVEN = (
+    """
+import torch
+
+def blend(x, y, weight, *, dtype=None, out=None):
+    if not isinstance(x, torch.Tensor):
+        raise ValueError("x is no tensor")
+    if x.dim() > 2:
+        return torch.linalg.svd(x)[0]
+    made = torch.softmax(x, -1, dtype=dtype) * y - weight
+    if out is not None:
+        out.copy_(made)
+        return out
+    return made
+
+"""
+    + "#" * 146
+    + """
+
+x, y = torch.randn(4, 9, device="cuda"), torch.randn(4, 9, device="cuda")
+blend(x, y, 0.5)
+blend(x, 0.5, y)
+blend(x, y, 0.25, dtype=torch.float64)
+blend(x, y, y, out=torch.empty_like(x))
+blend(torch.randn(2, 3, 3), 1, 1)
+try:
+    blend(1, 2, 3)
+except ValueError:
+    pass
+"""
+)
+"""Calls by place and by name, of several structures; one of no rule, and one that the function refuses."""
+
+
+def test_calls_are_made_as_tests_make_them(tmp_path):
+    """A solution has its own names for what is given by place."""
+    (tmp_path / "blend.py").write_text(UNEVEN)
+    right = UNEVEN.partition("#" * 40)[0].replace("x", "first").replace("y,", "second,").replace("* y", "* second")
+    for text, decision in ((right, "go"), (right.replace("- weight", "- weight * 1.001"), "no-go")):
+        (tmp_path / "solution.py").write_text(text.replace("mafirst", "max").replace("firstcept", "except"))
+        judged = judge_solution(tmp_path / "blend.py", str(tmp_path / "solution.py"), Options(), Terms(cases=1))
+        assert (judged.decision, judged.own) == (decision, True), judged
+        assert any("not judged: no error rule for aten._linalg_svd" in note for note in judged.notes)
+
+
+def test_the_last_function_of_a_solution_tells_its_problem(tmp_path):
+    for name in ("gelu", "gelu_conv"):
+        (tmp_path / f"{name}.py").write_text(TRITONBENCH.replace("scaled_norm", name))
+    (tmp_path / "answers.jsonl").write_text(
+        json.dumps({"predict": "def gelu(x):\n    pass\n\ndef gelu_conv(x):\n    pass"})
+    )
+    (task,) = list_tasks(tmp_path, tmp_path / "answers.jsonl")
+    assert task.problem == tmp_path / "gelu_conv.py"
+
+
 def test_outputs_by_name_come_in_order(make):
     example = make("flashinfer")
     source = RUN.replace(", y, r):", "):").replace("r.copy_(", "r = (").replace("y.copy_(", "y = (")

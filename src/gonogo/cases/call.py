@@ -122,13 +122,15 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def take_arguments(op: Op, given: Any) -> Call:
-    """What was drawn or given as a call: a tuple or list by place, a mapping by name, one tensor alone."""
+    """What was drawn or given as a call: a tuple or list by place, a mapping by name, a Call both, a tensor."""
     import torch
 
     reference = op.load_reference()
     args: tuple[Any, ...]
     args, kwargs = (), {}
-    if isinstance(given, Mapping):
+    if isinstance(given, Call):
+        args, kwargs = given.args, dict(given.kwargs)
+    elif isinstance(given, Mapping):
         kwargs = {str(name): value for name, value in given.items()}
     elif isinstance(given, (tuple, list)):
         args = tuple(given)

@@ -11,6 +11,7 @@ from gonogo.errors import BadArguments
 from gonogo.execution.bench import Bench
 from gonogo.execution.dtypes import NARROW
 from gonogo.execution.functions import find_wanted, make_cotangent, restore_state
+from gonogo.guest.arguments import Call
 from gonogo.guest.calling import (
     FILLINGS,
     Form,
@@ -52,8 +53,14 @@ def make_form(kernel: Kernel, bench: Bench, state: dict[str, torch.Tensor]) -> F
     return Form(
         bench.job.device, op.is_nest, kernel.framework == "numpy", op.out,
         tuple((leaf.path, NARROW.get(leaf.dtype, leaf.dtype), tuple(leaf.expected.shape)) for leaf in outs),
-        tuple(op.mutates), None if op.grads is False else find_wanted(op, bench.call, state), tuple(op.scratch),
+        tuple(op.mutates), None if op.grads is False else find_wanted(op, bench.call, state),
+        tuple(name for name in op.scratch if _has_tensors(bench.call, name)),
     )  # fmt: skip
+
+
+def _has_tensors(call: Call, name: str) -> bool:
+    """Whether an argument is given in this call, and is or holds tensors."""
+    return any(path == name or path.startswith(f"{name}.") for path, _ in call.tensors)
 
 
 def _call(function: Callable[..., Any], form: Form, bench: Bench, number: int) -> Once:

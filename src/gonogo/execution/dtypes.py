@@ -28,7 +28,7 @@ def find_dtypes(op: Op, function: Function, call: Call) -> dict[str, str]:
     """By path, what the reference gives when it is called with the arguments as they are.
 
     Without their values first, which is cheap. One that refuses arguments of several dtypes would give what they
-    are promoted to; so would one that goes to float64 by itself.
+    are promoted to; so would one that goes to float64 by itself, unless float64 is among its arguments.
     """
     leaves = [*list_leaves(call.by_name), *function.state.items()]
     key = (op.reference, tuple((path, x.dtype if isinstance(x, torch.Tensor) else repr(x)) for path, x in leaves))
@@ -56,7 +56,8 @@ def _ask_dtypes(function: Function, call: Call) -> dict[str, str]:
         leaves = {}
     named = {path: _name(x) for path, x in leaves.items()}
     fallback = str(promoted).removeprefix("torch.")
-    if torch.float64 not in floating:
+    is_asked_for = any(leaf is torch.float64 for _, leaf in list_leaves(call.by_name))
+    if torch.float64 not in floating and not is_asked_for:
         named = {path: fallback if dtype == "float64" else dtype for path, dtype in named.items()}
     return {**named, PROMOTED: fallback, **{f"{GRAD}{path}": _name(x) for path, x in tensors}}
 

@@ -185,6 +185,8 @@ class Op:
     """Arguments that a kernel may write to, and of which nothing is judged: a buffer among the inputs, say."""
     own_check: Source | None = None
     """Where the check is from that a benchmark has for it: the call and a kernel's output → whether it passes."""
+    is_uneven: bool = False
+    """Whether its cases are another's calls, some of which the reference may not take: these are not judged."""
 
     def __post_init__(self) -> None:
         if self.draw is not None:

@@ -123,7 +123,7 @@ def strip_fence(text: str) -> str:
 
 
 def _place(name: str, text: str, suffix: str, wanted: str, problems: dict[str, Path]) -> Task:
-    """The problem of a solution: the only one, the one named, or the one whose function it defines."""
+    """The problem of a solution: the only one, the one named, or the last whose function it defines."""
     if not text.strip():
         return Task(name, text, suffix, None, "it has no source")
     if len(problems) == 1:
@@ -134,11 +134,11 @@ def _place(name: str, text: str, suffix: str, wanted: str, problems: dict[str, P
         chosen = near[0] if len(near) == 1 else None
     if chosen is None:
         try:
-            bound = set(list_bound(text, Path(name)))
+            bound = list_bound(text, Path(name))
         except InputError as error:
             return Task(name, text, suffix, None, str(error))
-        named = [path for known, path in problems.items() if known in bound]
-        chosen = named[0] if len(named) == 1 else None
+        named = [problems[known] for known in bound if known in problems]
+        chosen = named[-1] if named else None  # what others are made for comes last
     return Task(name, text, suffix, chosen, "" if chosen else "it is of no problem there, by its name or its words")
 
 

@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gonogo.errors import InputError
-from gonogo.guest.nests import list_leaves, map_leaves
+from gonogo.guest.arguments import Call
+from gonogo.guest.nests import list_leaves
 from gonogo.ops import INPUT_DTYPES, Kernel, Made, Op, Out, op_names
 from gonogo.user.kernel_file import KernelFile
 
@@ -95,7 +96,7 @@ def make_op(
         name=name, inputs=(), output="", sizes={}, main="", is_nest=True, is_given=is_given,
         draw=Made(module, "make_draw", path, options), reference=reference,
         kernels=(Kernel(f"{name}_torch", "torch", source=reference, dtypes=(dtype,)),), dtypes=(dtype,),
-        leaves=leaves or {}, scratch=scratch, own_check=Made(module, "make_check", path, options),
+        leaves=leaves or {}, scratch=scratch, own_check=Made(module, "make_check", path, options), is_uneven=True,
     )  # fmt: skip
 
 
@@ -113,15 +114,16 @@ def find_changed(function: Callable[..., Any], given: Any, names: Sequence[str])
     """Arguments, by name, that a reference writes to itself; none where it does not run: that is told elsewhere."""
     import torch
 
-    by_name = dict(given) if isinstance(given, Mapping) else dict(zip(names, given, strict=True))
-    copied = map_leaves(lambda path, x: x.clone() if isinstance(x, torch.Tensor) else x, by_name)
+    call = Call((), given, ()) if isinstance(given, Mapping) else given
+    call = call if isinstance(call, Call) else Call(tuple(given), {}, tuple(names))
+    copied = call.map(lambda path, x: x.clone())
     try:
         with torch.no_grad():
-            function(**copied) if isinstance(given, Mapping) else function(*copied.values())
+            function(*copied.args, **copied.kwargs)
     except Exception:  # noqa: BLE001  whatever a problem does
         return ()
-    after = dict(list_leaves(copied))
-    changed = [path for path, x in list_leaves(by_name) if isinstance(x, torch.Tensor) and _differ(x, after[path])]
+    after = dict(copied.tensors)
+    changed = [path for path, x in call.tensors if _differ(x, after[path])]
     return tuple(dict.fromkeys(path.partition(".")[0] for path in changed))
 
 

@@ -27,6 +27,11 @@ def cast_nest(nest: Any, dtype: str) -> Any:
     )
 
 
+def copy_nest(nest: Any) -> Any:
+    """A nest with copies of its tensors."""
+    return map_leaves(lambda path, x: x.clone() if isinstance(x, torch.Tensor) else x, nest)
+
+
 def vary_nest(nest: Any, seed: int) -> Any:
     """Floating tensors of a nest with other values: what a kernel made for the problem's own may not have seen."""
     kind = KINDS[seed % len(KINDS)]

@@ -97,7 +97,12 @@ def _serve(pipe: Connection, job: Job, printed: Printed, guests: Guests | None) 
             pipe.send(("record", replace(record, set_up=is_spared)))
         pipe.send(("done", job.number))
     except (BadArguments, BadKernelFile, BadModule, ReferenceFailed) as error:
-        pipe.send(("failed", error))
+        if job.op.is_uneven and isinstance(error, ReferenceFailed):
+            for record in make_records(job, job.kernels[sent:], Outcome("refused", error.why)):
+                pipe.send(("record", replace(record, set_up=True)))
+            pipe.send(("done", job.number))
+        else:
+            pipe.send(("failed", error))
     except Exception as error:
         pipe.send(("broken", f"gonogo failed: {tell_error(error)}"))
         raise

@@ -160,7 +160,8 @@ def check_file(
 
 def _find_own(records: Sequence[Record]) -> bool | None:
     """Whether a benchmark's own check passes: on all of its cases, of which it must have run."""
-    known = [record.passes_own for record in records if record.passes_own is not None or record.outcome != "ok"]
+    ran = [record for record in records if record.passes_own is not None or record.outcome not in ("ok", "refused")]
+    known = [record.passes_own for record in ran]
     return all(known) if known else None
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from gonogo.cases.call import name_arguments
 from gonogo.errors import BadKernelFile, InputError
 from gonogo.guest.arguments import Call
 from gonogo.problems.problem import (
@@ -36,7 +37,7 @@ from gonogo.problems.problem import (
     tell_unjudged,
 )
 from gonogo.problems.source import compile_source, run_source
-from gonogo.problems.values import Filled, cast_nest, vary_nest
+from gonogo.problems.values import Filled, cast_nest, copy_nest, vary_nest
 from gonogo.user.target import split_target
 
 NAME = "tritonbench"
@@ -104,8 +105,10 @@ class Opened:
 
         def watch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             def run(*args: Any, **kwargs: Any) -> Any:
-                calls.append((name, args, kwargs))
-                return function(*args, **kwargs)
+                given = copy_nest((args, kwargs))  # it may write to them
+                returned = function(*args, **kwargs)
+                calls.append((name, *given))  # not those that it refuses, as some tests want it to
+                return returned
 
             return run
 
@@ -120,19 +123,20 @@ class Opened:
             raise BadKernelFile(self.where, f"has tests that call nothing of it{': ' if problem else ''}{problem}")
         return calls
 
-    def _settle(self, given: Any) -> Any:
+    def _settle(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Arguments by which the function draws no random numbers, where it can be asked to."""
-        if self.drops and isinstance(given, dict) and "training" in inspect.signature(self.function).parameters:
-            return {**given, "training": False}
-        return given
+        names = name_arguments(self.function, args, kwargs)
+        if self.drops and "training" in inspect.signature(self.function).parameters:
+            if "training" in names:
+                args = tuple(False if name == "training" else x for name, x in zip(names, args, strict=True))
+            else:
+                kwargs = {**kwargs, "training": False}
+        return Call(args, kwargs, names)
 
-    def list_calls(self) -> list[Any]:
-        """Arguments of each call that the function takes: by name, where its signature tells."""
-        taken = []
-        for name, args, kwargs in self.record():
-            if name == self.name:
-                taken.append(self._settle(_bind(self.function, args, kwargs)))
-        return taken[: self.count]
+    def list_calls(self) -> list[Call]:
+        """Each call of the function as the tests have it: a solution need not know other names than theirs."""
+        made = [(args, kwargs) for name, args, kwargs in self.record() if name == self.name]
+        return [self._settle(args, kwargs) for args, kwargs in made[: self.count]]
 
 
 def _run_tests(tests: str, where: str, device: str, scope: ModuleType) -> None:
@@ -149,15 +153,6 @@ def _run_tests(tests: str, where: str, device: str, scope: ModuleType) -> None:
             sys.modules[stem] = before
 
 
-def _bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    parameters = inspect.signature(function).parameters.values()
-    if any(taken.kind in (taken.VAR_POSITIONAL, taken.POSITIONAL_ONLY) for taken in parameters):
-        return (*args, *kwargs.values()) if kwargs else args
-    bound = inspect.signature(function).bind(*args, **kwargs).arguments
-    extra = next((taken.name for taken in parameters if taken.kind is taken.VAR_KEYWORD), None)
-    return {**{name: value for name, value in bound.items() if name != extra}, **bound.get(extra or "", {})}
-
-
 @lru_cache(maxsize=4)
 def _open(where: str, device: str) -> Opened:
     return Opened(where, device)
@@ -169,8 +164,8 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
     opened = _open(where, "cpu")
     drawn = make_draw(where, options)(OWN_SEEDS)
     name, prints = name_problem(path.stem), "print(" in opened.tests
-    calls = [given for given in opened.list_calls() if isinstance(given, dict)]
-    changed = tuple(dict.fromkeys(path for given in calls for path in find_changed(opened.function, given, [])))
+    calls = opened.list_calls()
+    changed = tuple(dict.fromkeys(path for call in calls for path in find_changed(opened.function, call, [])))
     notes = ["without dropout, which draws random numbers: training is False"] if opened.drops else []
     notes += [tell_unjudged(changed)] if changed else []
     op = make_op(name, __name__, where, options, dtype=find_dtype(drawn), scratch=changed)
