@@ -334,6 +334,33 @@ def test_sizes_are_scaled_where_a_problem_survives_it(tmp_path):
         find_problems(fixed, Options(scale=0.5))
 
 
+def test_a_problem_that_does_not_fit_says_which_scale_does(tmp_path):
+    path = tmp_path / "1_Large.py"
+    large = "        if x.shape[1] > 20:\n            raise torch.OutOfMemoryError('CUDA out of memory')\n"
+    path.write_text(HARD.replace("        return", f"{large}        return").replace("N = 8", "N = 64"))
+    why = audit_problem(path, Options()).why
+    assert why.startswith("out of memory at 1 of its size"), why
+    assert why.endswith("Of this problem --scale 0.25 fits")
+    assert "fits" not in audit_problem(path, Options(), alone=False).why
+
+
+def test_what_is_no_solution_at_all_is_told(tmp_path):
+    (tmp_path / "1_Norm.py").write_text(KERNELBENCH)
+    (tmp_path / "answers.jsonl").write_text('{"code": \n[1]\n{"text": "x = 1"}\n')
+    told = [task.refused for task in list_tasks(tmp_path / "1_Norm.py", tmp_path / "answers.jsonl")]
+    assert told[:2] == ["its line is no JSON object"] * 2
+    assert told[2].startswith("it has no source: none of solution, code")
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / "cut.json").write_text('{"definition": ')
+    (task,) = list_tasks(tmp_path / "1_Norm.py", tmp_path / "solutions")
+    assert task.refused.startswith("it is no JSON: ")
+    (tmp_path / "2_Broken.py").write_text("def f(:\n")
+    with pytest.raises(InputError, match=r"2_Broken\.py line 1 is no Python"):
+        find_problems(tmp_path / "2_Broken.py", Options())
+    with pytest.raises(InputError, match="--reference is for problems whose own calls a vendor's library"):
+        judge_solution(tmp_path / "1_Norm.py", "any.py", Options(reference="a.py:b"), Terms())
+
+
 def test_a_solution_without_the_references_weights_is_seeded(tmp_path):
     problem, solution = tmp_path / "1_Norm.py", tmp_path / "packed.py"
     problem.write_text(KERNELBENCH)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -18,11 +18,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gonogo.errors import CaseTooLarge, GonogoError, InputError
+from gonogo.errors import GonogoError, InputError
 from gonogo.ops import AtHand, Made
 from gonogo.problems.batch import list_problems
 from gonogo.problems.finding import find_problems
 from gonogo.problems.problem import Options, Problem
+from gonogo.problems.sizing import is_too_large, tell_scale
 from gonogo.runners.environment import name_machine
 
 if TYPE_CHECKING:
@@ -100,8 +101,10 @@ def limit_time(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def audit_problem(path: Path, options: Options, timeout_s: float = 120.0, *, mutates: bool = True) -> Audit:
-    """Audit one problem, here; whatever goes wrong is told in a line."""
+def audit_problem(
+    path: Path, options: Options, timeout_s: float = 120.0, *, mutates: bool = True, alone: bool = True
+) -> Audit:
+    """Audit one problem, here; whatever goes wrong is told in a line. `alone`: all memory is there for it."""
     import torch
 
     from gonogo.execution.precision import configure_torch
@@ -113,15 +116,15 @@ def audit_problem(path: Path, options: Options, timeout_s: float = 120.0, *, mut
             warnings.simplefilter("ignore")
             problem = find_problems(path, options)[0]
             audit = _audit(problem, options, mutates=mutates)
-    except (torch.OutOfMemoryError, MemoryError, CaseTooLarge) as error:
-        why = f"{OUT_OF_MEMORY} at {options.scale:g} of its size: {_tell(error)}. Try --scale {options.scale / 2:g}"
-        audit = Audit(name, why=why)
-    except GonogoError as error:
-        audit = Audit(name, why=_tell(error))
     except Exception as error:  # noqa: BLE001  whatever a problem does
-        audit = Audit(name, why=f"{type(error).__name__}: {_tell(error)}")
+        why = _tell(error) if isinstance(error, GonogoError) else f"{type(error).__name__}: {_tell(error)}"
+        at = f"{OUT_OF_MEMORY} at {options.scale:g} of its size: " if is_too_large(error) else ""
+        audit = Audit(name, why=f"{at}{why}")
     if options.device == "cuda":
         torch.cuda.empty_cache()
+    if alone and OUT_OF_MEMORY in audit.why:
+        with suppress(Late), limit_time(timeout_s):
+            audit = replace(audit, why=f"{audit.why}. Of this problem {tell_scale(path, options)}")
     machine = f"{name_machine(options.device)}, torch {torch.__version__}"
     audit = replace(audit, why=audit.why.replace(f"{path.resolve().parent}/", ""))  # a page is read elsewhere
     return replace(audit, seconds=round(time.monotonic() - begun, 1), machine=machine)
@@ -400,7 +403,7 @@ def audit_benchmark(
         report(len(done), len(problems), made)
 
     audit = partial(audit_problem, options=options, timeout_s=timeout_s, mutates=mutates)
-    for problem in _run_all(left, audit, workers, keep):
+    for problem in _run_all(left, partial(audit, alone=workers == 1), workers, keep):
         for _ in _run_all([problem], audit, 1, keep):
             keep(problem, Audit(_name(problem), why=f"{OUT_OF_MEMORY}, or its process ended"))
     return [done[_name(each)] for each in problems if _name(each) in done]

@@ -21,6 +21,8 @@ from gonogo.runners.pool import Allowance, Pool
 SOURCES = ("solution", "code", "source", "predict", "kernel")
 """Keys of a line of JSONL that may hold a solution's source."""
 SUFFIXES = (".py", ".json")
+BROKEN = ".broken"
+"""Of a line that is no solution at all."""
 FENCE = "```"
 
 
@@ -96,6 +98,14 @@ def _find_wanted(text: str, suffix: str) -> str:
         return ""
 
 
+def _find_broken(text: str) -> str:
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return f"it is no JSON: {error}"
+    return ""
+
+
 def _list_lines(path: Path) -> Iterator[tuple[str, str, str, str]]:
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
@@ -106,9 +116,12 @@ def _list_lines(path: Path) -> Iterator[tuple[str, str, str, str]]:
             continue
         try:
             told = json.loads(line)
-            source = next((str(told[key]) for key in SOURCES if told.get(key)), "")
-        except (ValueError, AttributeError, TypeError):
-            told, source = {}, ""
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            yield f"{path.stem}:{number}", line, BROKEN, ""
+            continue
+        source = next((str(told[key]) for key in SOURCES if told.get(key)), "")
         name = str(told.get("name") or told.get("id") or f"{path.stem}:{number}")
         yield name, strip_fence(source), ".py", str(told.get("problem") or told.get("definition") or "")
 
@@ -124,8 +137,12 @@ def strip_fence(text: str) -> str:
 
 def _place(name: str, text: str, suffix: str, wanted: str, problems: dict[str, Path]) -> Task:
     """The problem of a solution: the only one, the one named, or the last whose function it defines."""
+    if suffix == BROKEN:
+        return Task(name, text, suffix, None, "its line is no JSON object")
     if not text.strip():
-        return Task(name, text, suffix, None, "it has no source")
+        return Task(name, text, suffix, None, f"it has no source: none of {', '.join(SOURCES)}")
+    if suffix == ".json" and (problem := _find_broken(text)):
+        return Task(name, text, suffix, None, problem)
     if len(problems) == 1:
         return Task(name, text, suffix, next(iter(problems.values())))
     chosen = problems.get(wanted) or problems.get(Path(wanted).stem)

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from gonogo.errors import InputError
 from gonogo.problems import formats
-from gonogo.problems.problem import Options, Problem
+from gonogo.problems.problem import Options, Problem, list_bound, read_text
 
 
 class Format(Protocol):
@@ -47,6 +47,8 @@ def detect_format(path: Path) -> Format:
     for known in list_formats().values():
         if known.detect(path):
             return known
+    if path.suffix == ".py":
+        list_bound(read_text(path, "problem"), path)  # which says so where it is no Python
     told = "; ".join(f"{known.NAME}: {known.KNOWN_BY}" for known in list_formats().values())
     raise InputError(f"{path} is a problem of no format that is known. {told}")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gonogo.errors import CaseTooLarge, GonogoError, InputError, ReferenceFailed
 from gonogo.problems.finding import detect_format, find_problems
 from gonogo.problems.problem import Options, Problem, Solution
+from gonogo.problems.sizing import tell_scale
 from gonogo.schema import Contract
 from gonogo.user.isolated import FileVerification, check_file
 from gonogo.words import name_contract
@@ -97,6 +98,8 @@ def judge_solution(
 ) -> Judged:
     """Judge a solution of the problem in a file or folder: on the benchmark's own inputs, and on fresh ones."""
     options = _choose(path, target, options)
+    if options.reference is not None and not hasattr(detect_format(path), "TAKES_REFERENCE"):
+        raise InputError(f"--reference is for problems whose own calls a vendor's library, and {path} is none")
     problems = _open(path, options)
     found = [_check(path, problem, target, options, terms, problem.seeds, pool, report) for problem in problems]
     judged = _sum_up(problems, found, target)
@@ -136,8 +139,7 @@ def _check(
             suspects="fail" if terms.strict else "rerun", report=report, pool=pool, own_seeds=seeds,
         )  # fmt: skip
     except CaseTooLarge as error:
-        smaller = options.scale / 2
-        raise InputError(f"{problem.name}: {error}. Smaller, by half: --scale {smaller:g}") from error
+        raise InputError(f"{problem.name}: {error}. Of this problem {tell_scale(path, options)}") from error
     finally:
         solution.close()
     if checked.verification.replay is None:

@@ -38,6 +38,8 @@ from gonogo.user.target import split_target
 NAME = "gpumode"
 KNOWN_BY = "a folder with task.yml and reference.py"
 TASK = "task.yml"
+TAKES_REFERENCE = True
+"""Its references may call a vendor's library: --reference gives a twin in plain torch."""
 
 
 def detect(path: Path) -> bool:
