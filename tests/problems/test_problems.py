@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("yaml")
 
+from gonogo.cli.solutions import write_trace  # noqa: E402
 from gonogo.errors import BadKernelFile, InputError  # noqa: E402
 from gonogo.problems import Options, find_problems  # noqa: E402
 from gonogo.problems.auditing import audit_problem  # noqa: E402
@@ -271,7 +272,11 @@ def make(tmp_path):
     return make_example
 
 
-@pytest.mark.parametrize("name", sorted(list_formats()))
+IN_FILES = sorted(list_formats().keys() - {"backendbench-opinfo"})
+"""That one is a word, and has a test of its own."""
+
+
+@pytest.mark.parametrize("name", IN_FILES)
 def test_a_format_tells_right_from_wrong(name, make):
     """What every format has to do: know its problems, draw the same twice, and call solutions as they are."""
     example = make(name)
@@ -289,7 +294,7 @@ def test_a_format_tells_right_from_wrong(name, make):
         judge_solution(example.problem, str(example.right.with_name("absent.py")), Options(), Terms())
 
 
-@pytest.mark.parametrize("name", sorted(list_formats()))
+@pytest.mark.parametrize("name", IN_FILES)
 def test_an_audit_says_what_a_check_lets_pass(name, make):
     audit = audit_problem(make(name).problem, Options())
     assert (audit.state, audit.decision) == ("judged", "go"), audit
@@ -450,6 +455,28 @@ def test_calls_are_made_as_tests_make_them(tmp_path):
         assert any("not judged: no error rule for aten._linalg_svd" in note for note in judged.notes)
 
 
+ADDED = """
+Operator: aten.add.Tensor
+cnt: 2, ((T([5, 3], f32), T([5, 3], f32)), {'alpha': 2})
+cnt: 1, ((T([4], f32), T([4], f32)), {})
+"""
+
+
+def test_ops_of_torch_are_called_by_place_and_by_name(tmp_path):
+    """As they were recorded, or as torch's own tests call them; a solution has its own names for places."""
+    pytest.importorskip("expecttest")
+    (tmp_path / "recorded.txt").write_text(ADDED)
+    right = "def add__Tensor_kernel_impl(first, second, *, alpha=1):\n    return first + alpha * second\n"
+    for text, decision in ((right, "go"), (right.replace("+ alpha * second", "+ second"), "no-go")):
+        (tmp_path / "solution.py").write_text(text)
+        for problem in (tmp_path / "recorded.txt", Path("opinfo")):
+            judged = judge_solution(problem, str(tmp_path / "solution.py"), Options(), Terms(cases=1))
+            assert judged.decision == decision, judged
+    (tmp_path / "solution.py").write_text("def nope__kernel_impl(x):\n    return x\n")
+    with pytest.raises(InputError, match=r"this torch has no op aten\.nope"):
+        judge_solution(Path("opinfo"), str(tmp_path / "solution.py"), Options(), Terms())
+
+
 def test_the_last_function_of_a_solution_tells_its_problem(tmp_path):
     for name in ("gelu", "gelu_conv"):
         (tmp_path / f"{name}.py").write_text(TRITONBENCH.replace("scaled_norm", name))
@@ -458,6 +485,20 @@ def test_the_last_function_of_a_solution_tells_its_problem(tmp_path):
     )
     (task,) = list_tasks(tmp_path, tmp_path / "answers.jsonl")
     assert task.problem == tmp_path / "gelu_conv.py"
+
+
+def test_a_trace_has_a_line_for_each_workload(make, tmp_path):
+    example, trace = make("flashinfer"), tmp_path / "traces.jsonl"
+    for solution in (example.right, example.wrong):
+        judged = judge_solution(example.problem, str(solution), Options(), Terms(cases=1))
+        write_trace(trace, judged)
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    own = [line["workload"]["uuid"] for line in WORKLOADS]
+    assert [line["workload"]["uuid"] for line in lines] == own * 2
+    statuses = [line["evaluation"]["status"] for line in lines]
+    assert set(statuses[: len(own)]) == {"PASSED"}
+    assert "INCORRECT_NUMERICAL" in statuses[len(own) :]
+    assert all(line["evaluation"]["correctness"]["own_check"] for line in lines)
 
 
 def test_outputs_by_name_come_in_order(make):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,23 +127,33 @@ def _show(value: Any) -> Any:
 
 
 def write_trace(path: Path, judged: Judged) -> None:
-    """Add a line as FlashInfer-Bench's evaluations are, with gonogo's facts in it."""
-    status = "PASSED" if judged.decision != "no-go" else _find_status(judged)
-    line = {
-        "definition": judged.problem, "solution": judged.solution, "workload": None,
-        "evaluation": {"status": status, "correctness": {"own_check": judged.own}, "gonogo": {
-            "decision": judged.decision, "contract": judged.contract, "fits": judged.fits, "why": judged.why,
-            "comparison": judged.comparison, "notes": list(judged.notes),
-        }},
+    """Add lines as FlashInfer-Bench's evaluations are, one for each workload, with gonogo's facts in them."""
+    facts: dict[str, Any] = {
+        "decision": judged.decision, "contract": judged.contract, "fits": judged.fits, "why": judged.why,
+        "comparison": judged.comparison, "notes": list(judged.notes),
     }  # fmt: skip
+    lines: list[tuple[Mapping[str, Any] | None, str, bool | None, dict[str, Any]]] = []
+    if not judged.workloads:
+        outcomes = [word for part in judged.parts for word in part.outcomes]
+        lines.append((None, _find_status(judged.decision, outcomes), judged.own, facts))
+    for workload, case in judged.workloads:
+        verdict, record = case.verdict, case.record
+        told = facts | {
+            "decision": verdict.decision, "reading": verdict.reading, "limit": verdict.limit, "case": case.case
+        }  # fmt: skip
+        lines.append((workload, _find_status(verdict.decision, [record.outcome]), record.passes_own, told))
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+        for workload, status, own, told in lines:
+            evaluation = {"status": status, "correctness": {"own_check": own}, "gonogo": told}
+            named = {"definition": judged.problem, "solution": judged.solution}
+            file.write(json.dumps(named | {"workload": workload, "evaluation": evaluation}) + "\n")
 
 
-def _find_status(judged: Judged) -> str:
+def _find_status(decision: str, outcomes: Sequence[str]) -> str:
+    if decision != "no-go":
+        return "PASSED"
     known = {
         "wrong-shape": "INCORRECT_SHAPE", "wrong-dtype": "INCORRECT_DTYPE", "raised": "RUNTIME_ERROR",
         "crashed": "RUNTIME_ERROR", "timed-out": "TIMEOUT", "out-of-memory": "RUNTIME_ERROR",
     }  # fmt: skip
-    outcomes = {word for part in judged.parts for word in part.outcomes}
     return next((status for word, status in known.items() if word in outcomes), "INCORRECT_NUMERICAL")

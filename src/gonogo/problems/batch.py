@@ -59,8 +59,6 @@ def list_tasks(problem: Path, solutions: Path) -> list[Task]:
 
 def list_problems(path: Path) -> dict[str, Path]:
     """Problems by name: of a file one, of a checkout all."""
-    if not path.exists():
-        raise InputError(f"there is no problem {path}")
     try:
         detect_format(path)
         return {path.stem: path}

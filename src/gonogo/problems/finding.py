@@ -42,11 +42,11 @@ def list_formats() -> dict[str, Format]:
 
 def detect_format(path: Path) -> Format:
     """The format of a problem."""
-    if not path.exists():
-        raise InputError(f"there is no problem {path}")
     for known in list_formats().values():
         if known.detect(path):
             return known
+    if not path.exists():
+        raise InputError(f"there is no problem {path}")
     if path.suffix == ".py":
         list_bound(read_text(path, "problem"), path)  # which says so where it is no Python
     told = "; ".join(f"{known.NAME}: {known.KNOWN_BY}" for known in list_formats().values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +15,7 @@ from gonogo.problems.problem import Options, Problem, Solution
 from gonogo.problems.sizing import tell_scale
 from gonogo.schema import Contract
 from gonogo.user.isolated import FileVerification, check_file
+from gonogo.verdict.verdicts import CaseVerdict
 from gonogo.words import name_contract
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Judged:
     notes: tuple[str, ...] = ()
     parts: tuple[FileVerification, ...] = ()
     """The verifications behind it, one for each shape."""
+    workloads: tuple[tuple[Mapping[str, Any], CaseVerdict], ...] = ()
+    """Of a benchmark that tells its trials apart: what it says of each, and the verdict on it."""
 
     @property
     def comparison(self) -> str:
@@ -177,7 +180,16 @@ def _sum_up(problems: Sequence[Problem], found: Sequence[FileVerification], targ
     return Judged(
         problem.name, problem.format, Path(target).name, decision, tell_failure(worst), promised, fits,
         all(own) if own else None, problem.rule, notes=tuple(dict.fromkeys(notes)), parts=tuple(found),
+        workloads=tuple(_pair_workloads(problem, found[0])),
     )  # fmt: skip
+
+
+def _pair_workloads(problem: Problem, found: FileVerification) -> Iterator[tuple[Mapping[str, Any], CaseVerdict]]:
+    """Those of the benchmark's own trials that have a verdict."""
+    by_seed = {int(case.case.rpartition(":")[2]): case for case in found.verification.verdicts}
+    for seed, workload in zip(problem.seeds, problem.workloads, strict=False):
+        if seed in by_seed:
+            yield workload, by_seed[seed]
 
 
 def tell_failure(file: FileVerification) -> str:

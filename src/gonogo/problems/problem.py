@@ -77,6 +77,8 @@ class Problem:
     contract: str | None = None
     """What its own dtype promises."""
     notes: tuple[str, ...] = ()
+    workloads: tuple[Mapping[str, Any], ...] = ()
+    """What the benchmark says of its own trials, one for each seed; none where it says nothing."""
 
 
 def make_op(

@@ -1,9 +1,9 @@
-"""A deep reference of which no bound is finite → a scale from runs with every rounding drawn at random.
+"""A deep reference whose bound says nothing → a scale from runs with every rounding drawn at random.
 
-Each op hands on the worst that its arguments may be off by. Tens of layers multiply that, and a norm of few values
-then divides by what may be 0: of a deep network the running error is infinite, though its roundings average out. So
-the reference runs again, and what each op rounds by itself is added to its result, normal as the sum of many
-roundings is. How far outputs are spread is what correct kernels differ by.
+Each op hands on the worst that its arguments may be off by. Layers multiply that, and a norm of few values then
+divides by what may be 0: of a deep network the running error is infinite, or as large as its values, though
+roundings average out. So the reference runs again, and what each op rounds by itself is added to its result,
+normal as the sum of many roundings is. How far outputs are spread is what correct kernels differ by.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, total
+from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, widen_error
 from gonogo.instrument.running_error.facts import find_tensors
 from gonogo.instrument.running_error.mode import RunningErrorMode
 
@@ -84,14 +84,12 @@ class NoisyMode(RunningErrorMode):  # type: ignore[no-untyped-call]
             self._streams[value.device] = torch.Generator(value.device).manual_seed(self._seed)
         stream = self._streams[value.device]
         drawn = torch.randn(value.shape, dtype=torch.float64, device=value.device, generator=stream)
-        whole, ulps = total(value, error), 1.0
-        if (
-            error.extra is None and not value.is_complex()
-        ):  # a sign more or less is no matter, a pass over memory is
-            whole, ulps = value, error.ulps
-        assert whole is not None
-        drawn.mul_(whole)
-        return torch.add(value, drawn.nan_to_num_(0.0, 0.0, 0.0), alpha=ulps * self.unit / BOUND)
+        if error.extra is None and not value.is_complex():
+            whole, ulps = value, error.ulps  # a sign more or less is no matter, and a pass over memory is
+        else:
+            whole, ulps = widen_error(value, error), 1.0
+        drawn.mul_(whole).nan_to_num_(0.0, 0.0, 0.0)
+        return torch.add(value, drawn, alpha=ulps * self.unit / BOUND)
 
 
 def can_sample(mode: RunningErrorMode, leaves: Sequence[Any]) -> bool:
@@ -101,11 +99,12 @@ def can_sample(mode: RunningErrorMode, leaves: Sequence[Any]) -> bool:
     format, is not seen in a few runs.
     """
     is_wide = mode.contract.summation == "blocked" and mode.range == math.inf
-    finite = not any(leaf.scale is not None and bool(leaf.scale.isinf().any()) for leaf in leaves)
-    is_deep = mode.applied >= (DEEP if mode.contract.stored is None else FEW) or (
-        finite and mode.products >= LAYERS
-    )
-    return is_wide and is_deep and mode.doubts.is_empty
+    if not is_wide or not mode.doubts.is_empty:
+        return False
+    if mode.applied >= (DEEP if mode.contract.stored is None else FEW):
+        return True
+    scales = [leaf.scale for leaf in leaves if leaf.scale is not None]
+    return mode.products >= LAYERS and not any(bool(scale.isinf().any()) for scale in scales)
 
 
 def is_blind(value: Tensor, scale: Tensor, unit: float) -> bool:
@@ -170,6 +169,6 @@ def sample_scales(
 def settle(leaf: Any, drawn: Tensor) -> Any:
     """A leaf with the scale that was drawn, where that is below its bound."""
     lower = drawn < leaf.scale
-    return (
-        replace(leaf, scale=torch.where(lower, drawn, leaf.scale), is_sampled=True) if bool(lower.any()) else leaf
-    )
+    if not bool(lower.any()):
+        return leaf
+    return replace(leaf, scale=torch.where(lower, drawn, leaf.scale), is_sampled=True)

@@ -133,20 +133,20 @@ def make_draw(where: str, options: Options) -> Callable[..., Any]:
     if not lines:
         raise InputError(f"{where} has no recorded arguments of {options.op}")
 
-    def draw(seed: int) -> Any:
+    def draw(seed: int) -> Call:
         args, kwargs = parse_arguments(lines[seed % len(lines)], where)
-        drawn = (*args, *kwargs.values()) if not kwargs else _place(str(options.op), args, kwargs)
+        drawn = Call(args, kwargs, name_places(str(options.op), len(args)))
         drawn = drawn if options.dtype is None else cast_nest(drawn, options.dtype)
         return vary_nest(drawn, seed) if options.vary else drawn
 
     return draw
 
 
-def _place(op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by the names of the op's schema: a call has them by name, or by place."""
+def name_places(op: str, count: int) -> tuple[str, ...]:
+    """Names that an op's schema has for its first arguments."""
     _, name, overload = op.split(".")
-    taken = [argument.name for argument in getattr(getattr(torch.ops.aten, name), overload)._schema.arguments]
-    return {**dict(zip(taken, args, strict=False)), **kwargs}
+    schema = getattr(getattr(torch.ops.aten, name), overload)._schema
+    return tuple(argument.name for argument in schema.arguments)[:count]
 
 
 def parse_arguments(line: str, where: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

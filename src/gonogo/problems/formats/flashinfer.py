@@ -172,6 +172,7 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
         name, NAME, op,
         f"an element fails where |error| > {TOLERANCE:g} and relative error > {TOLERANCE:g}",
         tuple(range(OWN_SEEDS, OWN_SEEDS + own)), partial(read_solution, definition), notes=tuple(notes),
+        workloads=tuple({key: each[key] for key in ("uuid", "axes", "inputs")} for each in definition.workloads),
     )]  # fmt: skip
 
 
