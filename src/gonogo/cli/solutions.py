@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -132,21 +132,19 @@ def write_trace(path: Path, judged: Judged) -> None:
         "decision": judged.decision, "contract": judged.contract, "fits": judged.fits, "why": judged.why,
         "comparison": judged.comparison, "notes": list(judged.notes),
     }  # fmt: skip
-    lines: list[tuple[Mapping[str, Any] | None, str, bool | None, dict[str, Any]]] = []
-    if not judged.workloads:
-        outcomes = [word for part in judged.parts for word in part.outcomes]
-        lines.append((None, _find_status(judged.decision, outcomes), judged.own, facts))
+    found: list[tuple[Any, str, bool | None, dict[str, Any]]] = []
     for workload, case in judged.workloads:
         verdict, record = case.verdict, case.record
-        told = facts | {
-            "decision": verdict.decision, "reading": verdict.reading, "limit": verdict.limit, "case": case.case
-        }  # fmt: skip
-        lines.append((workload, _find_status(verdict.decision, [record.outcome]), record.passes_own, told))
+        own = {"decision": verdict.decision, "reading": verdict.reading, "limit": verdict.limit, "case": case.case}
+        found.append((workload, _find_status(verdict.decision, [record.outcome]), record.passes_own, facts | own))
+    if not found:
+        outcomes = [word for part in judged.parts for word in part.outcomes]
+        found.append((None, _find_status(judged.decision, outcomes), judged.own, facts))
     with path.open("a", encoding="utf-8") as file:
-        for workload, status, own, told in lines:
-            evaluation = {"status": status, "correctness": {"own_check": own}, "gonogo": told}
-            named = {"definition": judged.problem, "solution": judged.solution}
-            file.write(json.dumps(named | {"workload": workload, "evaluation": evaluation}) + "\n")
+        for told in found:
+            evaluation = {"status": told[1], "correctness": {"own_check": told[2]}, "gonogo": told[3]}
+            line = {"definition": judged.problem, "solution": judged.solution, "workload": told[0]}
+            file.write(json.dumps(line | {"evaluation": evaluation}) + "\n")
 
 
 def _find_status(decision: str, outcomes: Sequence[str]) -> str:
