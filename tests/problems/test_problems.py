@@ -487,6 +487,28 @@ def test_the_last_function_of_a_solution_tells_its_problem(tmp_path):
     assert task.problem == tmp_path / "gelu_conv.py"
 
 
+@pytest.mark.parametrize(("cast", "contract"), [("", "eager-bfloat16"), (".float()", None)])
+def test_a_reference_promises_what_it_stores(cast, contract, make):
+    """In half precision between its ops, or in float32 until its end; it is go as a solution in any case."""
+    example = make("flashinfer")
+    reference = (
+        f"def run(x, w, eps):\n    y = x{cast} * 1.3\n    z = (y + 0.1) * w{cast}\n"
+        "    return z.to(x.dtype), z.sum(-1).float()\n"
+    )
+    told = json.loads(example.problem.read_text()) | {"reference": f"import torch\n\n{reference}"}
+    example.problem.write_text(json.dumps(told))
+    (problem,) = find_problems(example.problem, Options())
+    assert problem.contract == contract
+    by_name = reference.replace(
+        "return z.to(x.dtype), z.sum(-1).float()", "return {'r': z.sum(-1).float(), 'y': z.to(x.dtype)}"
+    )
+    solution = example.problem.with_name("solution.py")
+    for text in (reference, by_name):
+        solution.write_text(text)
+        judged = judge_solution(example.problem, str(solution), Options(), Terms(cases=1))
+        assert judged.decision == "go", judged
+
+
 def test_a_trace_has_a_line_for_each_workload(make, tmp_path):
     example, trace = make("flashinfer"), tmp_path / "traces.jsonl"
     for solution in (example.right, example.wrong):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +19,14 @@ from gonogo.ops import INPUT_DTYPES, Kernel, Made, Op, Out, op_names
 from gonogo.user.kernel_file import KernelFile
 
 SOLUTION = "_gonogo_solution"
+WRITES = frozenset(
+    f"aten.{name}" for name in (
+        "_to_copy", "copy", "clone", "fill", "zero", "empty", "zeros", "ones", "full", "empty_like", "zeros_like",
+        "ones_like", "full_like", "empty_strided", "new_empty", "new_zeros", "index_put", "scatter", "where",
+        "masked_fill", "lift_fresh",
+    )
+)  # fmt: skip
+"""Ops that compute nothing, and store in whatever format is there."""
 """What a solution's function is called once it is made callable by what is appended to its source."""
 
 OWN_SEEDS = 2**32
@@ -116,8 +126,7 @@ def find_changed(function: Callable[..., Any], given: Any, names: Sequence[str])
     """Arguments, by name, that a reference writes to itself; none where it does not run: that is told elsewhere."""
     import torch
 
-    call = Call((), given, ()) if isinstance(given, Mapping) else given
-    call = call if isinstance(call, Call) else Call(tuple(given), {}, tuple(names))
+    call = _take_call(given, names)
     copied = call.map(lambda path, x: x.clone())
     try:
         with torch.no_grad():
@@ -127,6 +136,42 @@ def find_changed(function: Callable[..., Any], given: Any, names: Sequence[str])
     after = dict(copied.tensors)
     changed = [path for path, x in call.tensors if _differ(x, after[path])]
     return tuple(dict.fromkeys(path.partition(".")[0] for path in changed))
+
+
+def _take_call(given: Any, names: Sequence[str]) -> Call:
+    """Arguments as a call: a mapping by name, a sequence by place."""
+    if isinstance(given, Call):
+        return given
+    return Call((), given, ()) if isinstance(given, Mapping) else Call(tuple(given), {}, tuple(names))
+
+
+def find_stored(function: Callable[..., Any], given: Any, names: Sequence[str]) -> str | None:
+    """The contract of a reference that keeps results in half precision between its ops; None where it does not.
+
+    One that goes to float32 first, and back at its end, promises float32.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from gonogo.instrument.running_error.rules import PASSIVE
+
+    made: Counter[torch.dtype] = Counter()
+
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            returned = func(*args, **(kwargs or {}))
+            name = func._schema.name.partition("::")[2].removesuffix("_")
+            for _, x in list_leaves(returned) if f"aten.{name}" not in PASSIVE | WRITES else ():
+                if isinstance(x, torch.Tensor) and x.dtype in (torch.float16, torch.bfloat16):
+                    made[x.dtype] += 1
+            return returned
+
+    copied = _take_call(given, names).map(lambda path, x: x.clone())
+    watch = Watch()  # type: ignore[no-untyped-call]
+    with suppress(Exception), torch.no_grad(), watch:  # what a problem raises is told elsewhere
+        function(*copied.args, **copied.kwargs)
+    dtype, count = made.most_common(1)[0] if made else (None, 0)
+    return f"eager-{str(dtype).removeprefix('torch.')}" if count > 1 else None
 
 
 def _differ(x: Any, y: Any) -> bool:

@@ -92,19 +92,19 @@ class NoisyMode(RunningErrorMode):  # type: ignore[no-untyped-call]
         return torch.add(value, drawn, alpha=ulps * self.unit / BOUND)
 
 
-def can_sample(mode: RunningErrorMode, leaves: Sequence[Any]) -> bool:
-    """Whether runs can say what a bound does not, after a run that came to these leaves.
+def needs_runs(mode: RunningErrorMode, leaves: Sequence[Any]) -> bool:
+    """Whether runs can say what bounds do not, after a run that came to these leaves.
 
     Proofs stay proofs. A choice that goes another way once in a while, or a value past the range of a narrow
-    format, is not seen in a few runs.
+    format, is not seen in a few runs. What costs nothing is asked first.
     """
     is_wide = mode.contract.summation == "blocked" and mode.range == math.inf
-    if not is_wide or not mode.doubts.is_empty:
+    is_deep = mode.applied >= (DEEP if mode.contract.stored is None else FEW)
+    if not is_wide or not mode.doubts.is_empty or not (is_deep or mode.products >= LAYERS):
         return False
-    if mode.applied >= (DEEP if mode.contract.stored is None else FEW):
-        return True
-    scales = [leaf.scale for leaf in leaves if leaf.scale is not None]
-    return mode.products >= LAYERS and not any(bool(scale.isinf().any()) for scale in scales)
+    if not any(is_vague(leaf, mode.unit) for leaf in leaves):
+        return False
+    return is_deep or not any(leaf.scale is not None and bool(leaf.scale.isinf().any()) for leaf in leaves)
 
 
 def is_blind(value: Tensor, scale: Tensor, unit: float) -> bool:

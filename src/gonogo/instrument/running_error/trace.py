@@ -25,7 +25,7 @@ from gonogo.instrument.running_error.doubt import Allows
 from gonogo.instrument.running_error.facts import REPEATED_HINT
 from gonogo.instrument.running_error.mode import Rule, RunningErrorMode
 from gonogo.instrument.running_error.rules import PASSIVE, RULES, TAKES_COMPLEX
-from gonogo.instrument.running_error.sampling import NoisyMode, can_sample, is_vague, sample_scales
+from gonogo.instrument.running_error.sampling import NoisyMode, needs_runs, sample_scales
 from gonogo.instrument.running_error.writes import exchange, keep_modules, run_wide, widen_tensor
 from gonogo.schema import Contract
 
@@ -104,7 +104,7 @@ def trace_call(
                 break
         if mode.advice is not None and any(map(is_lost, leaves)):
             raise NoErrorRule(*mode.advice)
-        if any(is_vague(leaf, mode.unit) for leaf in leaves) and can_sample(mode, leaves):
+        if needs_runs(mode, leaves):
 
             def run(number: int) -> list[Any]:
                 noisy = NoisyMode(contract, merged, passive, guarded=False, takes_complex=TAKES_COMPLEX)

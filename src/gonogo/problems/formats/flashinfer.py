@@ -29,6 +29,7 @@ from gonogo.problems.problem import (
     Solution,
     find_changed,
     find_dtype,
+    find_stored,
     make_kernel_file,
     make_op,
     name_problem,
@@ -162,7 +163,8 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
     drawn = make_draw(where, options)(OWN_SEEDS)
     name = name_problem(definition.name)
     own = len(definition.workloads) or 1
-    changed = find_changed(make_reference(where, replace(options, device="cpu")), drawn, list(definition.inputs))
+    reference, names = make_reference(where, replace(options, device="cpu")), list(definition.inputs)
+    changed = find_changed(reference, drawn, names)
     op = make_op(
         name, __name__, where, options, dtype=find_dtype(drawn), leaves=_list_leaves(definition), scratch=changed
     )
@@ -171,7 +173,8 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
     return [Problem(
         name, NAME, op,
         f"an element fails where |error| > {TOLERANCE:g} and relative error > {TOLERANCE:g}",
-        tuple(range(OWN_SEEDS, OWN_SEEDS + own)), partial(read_solution, definition), notes=tuple(notes),
+        tuple(range(OWN_SEEDS, OWN_SEEDS + own)), partial(read_solution, definition),
+        find_stored(reference, drawn, names), tuple(notes),
         workloads=tuple({key: each[key] for key in ("uuid", "axes", "inputs")} for each in definition.workloads),
     )]  # fmt: skip
 
@@ -348,9 +351,8 @@ def read_solution(definition: Definition, target: str) -> Solution:
     path = Path(target)
     text = read_text(path, "solution")
     if path.suffix != ".json":
-        return Solution(
-            make_kernel_file(path, text, function=need_bound(text, path, ("run",), "solution")), path.stem
-        )
+        need_bound(text, path, ("run",), "solution")
+        return Solution(make_kernel_file(path, text, _order_outputs("run", definition)), path.stem)
     try:
         told = json.loads(text)
         spec, sources = told.get("spec", {}), {str(file["path"]): str(file["content"]) for file in told["sources"]}
@@ -372,7 +374,7 @@ def read_solution(definition: Definition, target: str) -> Solution:
     held = _write_sources(sources)
     folder = Path(held.name).resolve()
     hands = bool(spec.get("destination_passing_style", True))
-    ordered = EPILOGUE.format(function=function or "run", names=list(definition.outputs))
+    ordered = _order_outputs(function or "run", definition)
     kernel = KernelFile(
         folder / file, (function or "run") if hands else SOLUTION, sources[file] + ("" if hands else ordered),
         (str((folder / file).parent), str(folder)),
@@ -388,6 +390,10 @@ def _gonogo_solution(*args):
     return tuple(returned[name] for name in {names}) if isinstance(returned, dict) else returned
 """
 """Behind a solution's source: what it returns by name comes in the order of the outputs."""
+
+
+def _order_outputs(function: str, definition: Definition) -> str:
+    return EPILOGUE.format(function=function, names=list(definition.outputs))
 
 
 def _write_sources(sources: Mapping[str, str]) -> tempfile.TemporaryDirectory[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +24,7 @@ from gonogo.problems.problem import (
     Problem,
     Solution,
     find_dtype,
+    find_stored,
     make_kernel_file,
     make_op,
     name_problem,
@@ -101,10 +102,11 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
     taken = next(iter(inspect.signature(reference).parameters), "data")
     drawn = make_draw(where, options)(OWN_SEEDS)
     name, count = name_problem(path.resolve().name), len(task.tests)
+    stored = find_stored(make_reference(where, replace(options, device="cpu")), drawn, (taken,))
     return [Problem(
         name, NAME, make_op(name, __name__, where, options, dtype=find_dtype(drawn), scratch=(taken,)),
         f"its check_implementation, on {count} tests", tuple(range(OWN_SEEDS, OWN_SEEDS + count)),
-        partial(read_solution, where),
+        partial(read_solution, where), stored,
         notes=("inputs are drawn on the CPU", tell_unjudged((taken,))),
     )]  # fmt: skip
 

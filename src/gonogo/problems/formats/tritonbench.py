@@ -28,6 +28,7 @@ from gonogo.problems.problem import (
     Solution,
     find_changed,
     find_dtype,
+    find_stored,
     list_bound,
     make_kernel_file,
     make_op,
@@ -173,7 +174,7 @@ def open_problems(path: Path, options: Options) -> list[Problem]:
         name, NAME, replace(op, own_check=None) if prints else op,
         "equal standard output" + (", which is not compared here" if prints else ", of tests that print nothing"),
         tuple(range(OWN_SEEDS, OWN_SEEDS + opened.count)), partial(read_solution, opened.name),
-        notes=tuple(notes),
+        find_stored(opened.function, calls[0], ()), tuple(notes),
     )]  # fmt: skip
 
 
