@@ -366,6 +366,35 @@ def test_what_is_no_solution_at_all_is_told(tmp_path):
         judge_solution(tmp_path / "1_Norm.py", "any.py", Options(reference="a.py:b"), Terms())
 
 
+LONG = """
+import torch
+import torch.nn as nn
+
+N = 20000
+
+class Model(nn.Module):
+    def forward(self, x):
+        return nn.functional.layer_norm(x, (N,), eps=1e-5)
+
+def get_inputs():
+    return [torch.rand(4, N)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_is_go_and_far_from_torchs_own_is_told(tmp_path):
+    """A chain of 20,000 terms may be off as far as this fault is: the verdict holds, and says what it rests on."""
+    (tmp_path / "1_Long.py").write_text(LONG)
+    for eps, far in (("1e-5", False), ("1e-6", True)):
+        text = LONG.partition("def get_inputs")[0].replace("Model(", "ModelNew(").replace("1e-5", eps)
+        (tmp_path / "solution.py").write_text(text)
+        judged = judge_solution(tmp_path / "1_Long.py", str(tmp_path / "solution.py"), Options(), Terms(cases=1))
+        assert judged.decision == "go"
+        assert any("and torch's own kernel up to" in note for note in judged.notes) == far
+
+
 def test_a_solution_without_the_references_weights_is_seeded(tmp_path):
     problem, solution = tmp_path / "1_Norm.py", tmp_path / "packed.py"
     problem.write_text(KERNELBENCH)

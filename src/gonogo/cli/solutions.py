@@ -76,7 +76,7 @@ def _explain(judged: Judged) -> str:
     if judged.comparison == "too loose":
         return "the benchmark's check is too loose here: it passes what gonogo does not"
     if judged.comparison == "too strict":
-        return "the benchmark's check is too strict here: it fails what rounding explains"
+        return "the benchmark's check is stricter here: it fails what rounding may explain"
     return "both agree" if judged.comparison == "agree" else ""
 
 

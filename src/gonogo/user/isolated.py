@@ -41,6 +41,10 @@ MOST_ON_GPU = 4
 """Workers, each with a guest: on an NVIDIA H200 72 cases take 15 s by two, 12 s by four and 13 s by eight."""
 
 
+FAR, LEAST = 16.0, 1e-3
+"""Times what torch's own kernel reads that are worth a note, and the least that is taken for its reading."""
+
+
 @dataclass(frozen=True)
 class FileVerification:
     """Verdicts on a kernel file, and what became of its cases."""
@@ -132,11 +136,14 @@ def check_file(
         runner.begin_judging()
         check_draw(known, planned[0][0].seed, planned[0][0].dtype)
         control = [] if record is None or known.is_nest else [find_control(known)]
+        if own_seeds:  # what torch itself reads there says how much of a bound is used
+            control = list(known.kernels[:1])
         records = runner.run_all(planned, [*control, candidate], report)
         told = runner.pool.told
         referee = Referee(runner, candidate, chosen, suspects)
         verification = judge_candidate(referee, records, keeps, redraw=only is None)
-        verification = replace(verification, notes=(*verification.notes, *_list_notes(told, verification)))
+        far = _tell_distance(records) if own_seeds and not verification.failed else ()
+        verification = replace(verification, notes=(*verification.notes, *far, *_list_notes(told, verification)))
         setting = describe_setting(
             device, where, None if only else seed, [case.record for case in verification.verdicts]
         )
@@ -163,6 +170,21 @@ def _find_own(records: Sequence[Record]) -> bool | None:
     ran = [record for record in records if record.passes_own is not None or record.outcome not in ("ok", "refused")]
     known = [record.passes_own for record in ran]
     return all(known) if known else None
+
+
+def _tell_distance(records: Sequence[Record]) -> tuple[str, ...]:
+    """Where a kernel is go and far less accurate than torch's own: the bound may be wider than a fault is large."""
+    read = {"candidate": 0.0, "control": 0.0}
+    for record in records:
+        if record.role in read and record.bound is not None:
+            read[record.role] = max(read[record.role], record.bound)
+    ours, torchs = read["candidate"], max(read["control"], LEAST)
+    if ours < FAR * torchs:
+        return ()
+    return (
+        f"reads up to {ours:.3g}, which rounding may explain, and torch's own kernel up to {read['control']:.3g}: "
+        f"it is {ours / torchs:.0f} times as far off, or more",
+    )
 
 
 def _list_notes(told: Told, verification: Verification) -> tuple[str, ...]:
