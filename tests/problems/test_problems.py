@@ -395,6 +395,16 @@ def test_what_is_go_and_far_from_torchs_own_is_told(tmp_path):
         assert any("and torch's own kernel up to" in note for note in judged.notes) == far
 
 
+def test_weights_that_change_nothing_are_told(tmp_path):
+    (tmp_path / "1_Norm.py").write_text(HARD.replace(
+        "    def forward(self, x):\n        return torch.cumsum(x, -1)",
+        "    def __init__(self):\n        super().__init__()\n        self.norm = nn.LayerNorm(N)\n\n"
+        "    def forward(self, x):\n        return self.norm(x)",
+    ))  # fmt: skip
+    (problem,) = find_problems(tmp_path / "1_Norm.py", Options())
+    assert any("norm.weight, norm.bias" in note for note in problem.notes)
+
+
 def test_a_solution_without_the_references_weights_is_seeded(tmp_path):
     problem, solution = tmp_path / "1_Norm.py", tmp_path / "packed.py"
     problem.write_text(KERNELBENCH)

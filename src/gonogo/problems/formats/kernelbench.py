@@ -44,6 +44,8 @@ NAME = "kernelbench"
 KNOWN_BY = "a file with class Model, get_inputs and get_init_inputs, or a folder of reference.py with shapes.py"
 DRAWS = ("get_inputs", "get_input_groups")
 SEED, TRIALS = 42, 5
+SHOWN = 4
+"""Names of weights in a note."""
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 
 
@@ -95,6 +97,9 @@ def _open(file: Path, options: Options, shapes: list[Mapping[str, Any]]) -> Prob
     name = name_problem(file.resolve().parent.name, tag) if shapes else name_problem(level, file.stem)
     scratch = tuple(opened.list_arguments()) if opened.writes else ()
     notes += [tell_unjudged(scratch)] if scratch else []
+    if plain := opened.list_plain():
+        shown = ", ".join([*plain[:SHOWN], *(["…"] if len(plain) > SHOWN else [])])
+        notes.append(f"weights that are all 0 or all 1, and show nowhere where a solution leaves them out: {shown}")
     tolerance = TOLERANCES.get(dtype, TOLERANCES["float32"])
     return Problem(
         name, NAME, make_op(name, __name__, where, options, dtype=dtype, scratch=scratch),
@@ -163,6 +168,12 @@ class Opened:
             raise BadKernelFile(self.where, "has a Model that is no torch.nn.Module")
         asked = None if self.options.dtype is None else getattr(torch, check_dtype(self.options.dtype, "float32"))
         return model.to(device=self.options.device, dtype=asked)
+
+    def list_plain(self) -> list[str]:
+        """Weights that change nothing as the problem makes them: those of norms, mostly."""
+        return [
+            name for name, x in self.model.named_parameters() if x.numel() and bool((x == 0).all() | (x == 1).all())
+        ]  # fmt: skip
 
     def draw(self) -> list[Any]:
         """Arguments, as the problem draws them: its generators have been seeded."""
