@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 import gonogo  # noqa: E402
 from gonogo.instrument.readings import read  # noqa: E402
 from gonogo.instrument.running_error import sampling  # noqa: E402
+from gonogo.instrument.running_error import trace as trace_module  # noqa: E402
 from gonogo.instrument.running_error.trace import trace_call  # noqa: E402
 from gonogo.schema import Contract  # noqa: E402
 
@@ -76,6 +77,34 @@ def test_runs_agree_with_bounds_where_there_are_any(monkeypatch):
     with torch.no_grad():
         assert read(layer(x), drawn.value, gauge="bound", scale=drawn.scale).worst < 1
     assert float((drawn.scale / bound.scale).median()) < 0.1
+
+
+def test_a_few_wide_layers_are_drawn_where_their_bound_says_nothing(monkeypatch):
+    """Columns of many sizes: what is shared among them must not widen the small ones past their bound."""
+    torch.manual_seed(2)
+    layers = [part for _ in range(4) for part in (torch.nn.Linear(1024, 1024), torch.nn.ReLU())]
+    model, x = torch.nn.Sequential(*layers, torch.nn.Linear(1024, 16)), torch.randn(3, 1024)
+    wide, sizes = copy.deepcopy(model).double(), 10.0 ** -torch.arange(16.0)
+    drawn = trace(lambda x: wide(x) * sizes, x)
+    monkeypatch.setattr(trace_module, "needs_runs", lambda mode, leaves: False)
+    bound = trace(lambda x: wide(x) * sizes, x)
+    assert (drawn.is_sampled, bound.is_sampled) == (True, False)
+    assert bool((drawn.scale <= bound.scale).all())
+    with torch.no_grad():
+        assert 0.005 < read(model(x) * sizes, drawn.value, gauge="bound", scale=drawn.scale).worst < 1
+
+
+@pytest.mark.parametrize("layer", ["GRU", "RNN"])
+def test_recurrent_layers_are_drawn(layer):
+    """torch writes in place to what it made of weights alone: that is as noisy as anything else."""
+    torch.manual_seed(5)
+    model = getattr(torch.nn, layer)(16, 32, 2, batch_first=True, bidirectional=True)
+    x = torch.randn(4, 16, 16)
+    wide = copy.deepcopy(model).double()
+    leaf = trace(lambda x: wide(x)[0], x)
+    assert leaf.is_sampled
+    with torch.no_grad():
+        assert 0.01 < read(model(x)[0].contiguous(), leaf.value, gauge="bound", scale=leaf.scale).worst < 1
 
 
 def test_what_is_no_number_stays_unbounded(network):

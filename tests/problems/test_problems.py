@@ -6,6 +6,7 @@ import json
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ pytest.importorskip("yaml")
 from gonogo.cli.solutions import write_trace  # noqa: E402
 from gonogo.errors import BadKernelFile, InputError  # noqa: E402
 from gonogo.problems import Options, find_problems  # noqa: E402
-from gonogo.problems.auditing import audit_problem  # noqa: E402
+from gonogo.problems.auditing import _passes, audit_problem  # noqa: E402
 from gonogo.problems.batch import judge_all, list_problems, list_tasks, strip_fence  # noqa: E402
 from gonogo.problems.finding import list_formats  # noqa: E402
 from gonogo.problems.judging import Terms, judge_solution  # noqa: E402
@@ -347,6 +348,19 @@ def test_a_problem_that_does_not_fit_says_which_scale_does(tmp_path):
     assert why.startswith("out of memory at 1 of its size"), why
     assert why.endswith("Of this problem --scale 0.25 fits")
     assert "fits" not in audit_problem(path, Options(), alone=False).why
+
+
+def test_a_check_without_memory_has_no_answer():
+    """Whatever else it raises, it does not pass."""
+
+    def check(error):
+        raise error
+
+    bench = SimpleNamespace(pristine=ValueError())
+    assert not _passes(lambda call, leaves: check(call), bench, {})
+    bench.pristine = torch.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(torch.OutOfMemoryError):
+        _passes(lambda call, leaves: check(call), bench, {})
 
 
 def test_what_is_no_solution_at_all_is_told(tmp_path):
