@@ -10,7 +10,8 @@ from gonogo.cli._output import SCHEMA, echo, print_json
 from gonogo.cli._parse import Interrupted
 from gonogo.cli._progress import Reporter
 from gonogo.cli._tables import View, print_tables
-from gonogo.problems.auditing import JUDGED, Audit, audit_benchmark, check_out
+from gonogo.problems.auditing import JUDGED, Audit
+from gonogo.problems.audits import audit_benchmark, check_out
 from gonogo.problems.problem import Options
 from gonogo.table import Table
 

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gonogo.errors import GonogoError, InputError
+from gonogo.errors import GonogoError
 from gonogo.ops import AtHand, Made
-from gonogo.problems.batch import list_problems
 from gonogo.problems.finding import find_problems
 from gonogo.problems.problem import Options, Problem
 from gonogo.problems.sizing import is_too_large, tell_scale
@@ -110,7 +105,7 @@ def audit_problem(
     from gonogo.execution.precision import configure_torch
 
     configure_torch()
-    begun, name = time.monotonic(), _name(path)
+    begun, name = time.monotonic(), name_audited(path)
     try:
         with limit_time(timeout_s), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -130,7 +125,8 @@ def audit_problem(
     return replace(audit, seconds=round(time.monotonic() - begun, 1), machine=machine)
 
 
-def _name(path: Path) -> str:
+def name_audited(path: Path) -> str:
+    """What an audit is kept under: the file, behind its level."""
     level = f"{path.parent.name}/" if path.parent.name.startswith("level") else ""
     return f"{level}{path.stem if path.is_file() else path.name}"
 
@@ -370,91 +366,3 @@ def _judge_mutants(
         if judge_record(record, bench.op, limit).verdict.decision != "no-go":
             ours.append(str(mutant))
     return replace(found, mutants=count, own_passed=tuple(own), gonogo_passed=tuple(ours))
-
-
-def audit_benchmark(
-    path: Path,
-    options: Options,
-    *,
-    workers: int,
-    timeout_s: float,
-    mutates: bool = True,
-    runs: bool = True,
-    kept: Path | None = None,
-    report: Callable[[int, int, int], None] = lambda done, total, made: None,
-) -> list[Audit]:
-    """Audits of all problems of a checkout; those that `kept` has are not made again, and others if it `runs`.
-
-    What runs out of memory beside others is run again alone.
-    """
-    problems = list(list_problems(path).values())
-    asked = f"{options.dtype or 'own dtype'}, scale {options.scale:g}, {options.device}"
-    done = {} if kept is None else _read_kept(kept, asked if runs else None)
-    left = [each for each in problems if _name(each) not in done] if runs else []
-    made = 0
-
-    def keep(problem: Path, audit: Audit) -> None:
-        nonlocal made
-        done[_name(problem)] = audit
-        made += 1
-        if kept is not None:
-            with kept.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": _name(problem), "asked": asked} | audit.to_dict()) + "\n")
-        report(len(done), len(problems), made)
-
-    audit = partial(audit_problem, options=options, timeout_s=timeout_s, mutates=mutates)
-    for problem in _run_all(left, partial(audit, alone=workers == 1), workers, keep):
-        for _ in _run_all([problem], audit, 1, keep):
-            keep(problem, Audit(_name(problem), why=f"{OUT_OF_MEMORY}, or its process ended"))
-    return [done[_name(each)] for each in problems if _name(each) in done]
-
-
-def _run_all(
-    problems: Sequence[Path], audit: Callable[[Path], Audit], workers: int, keep: Callable[[Path, Audit], None]
-) -> list[Path]:
-    """Audit problems in processes; those to be tried again, alone."""
-    if not problems:
-        return []
-    again = []
-    with ProcessPoolExecutor(min(workers, len(problems)), mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(audit, each): each for each in problems}
-        try:
-            for future in as_completed(running):
-                problem = running.pop(future)
-                found = future.result()
-                if workers > 1 and found.state == REFUSED and OUT_OF_MEMORY in found.why:
-                    again.append(problem)
-                else:
-                    keep(problem, found)
-        except BrokenProcessPool:
-            again += [problem, *running.values()]
-        except BaseException:  # nobody waits for what is under way
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list((pool._processes or {}).values()):
-                process.kill()
-            raise
-    return again
-
-
-def _read_kept(path: Path, asked: str | None) -> dict[str, Audit]:
-    """Audits of an earlier run, of those that were asked for the same; None: all of them."""
-    if not path.exists():
-        return {}
-    found = {}
-    for line in path.read_text("utf-8").splitlines():
-        try:
-            told: dict[str, Any] = json.loads(line)
-            key = told.pop("key")
-            if told.pop("asked", None) != asked and asked is not None:
-                continue
-            fields: Any = {name: tuple(x) if isinstance(x, list) else x for name, x in told.items()}
-            found[key] = Audit(**fields)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
-    return found
-
-
-def check_out(path: Path | None) -> None:
-    """Refuse a file to keep audits in that is something else."""
-    if path is not None and path.is_dir():
-        raise InputError(f"{path} is a folder: name a file to keep audits in")
