@@ -340,6 +340,48 @@ def test_sizes_are_scaled_where_a_problem_survives_it(tmp_path):
         find_problems(fixed, Options(scale=0.5))
 
 
+EXPERTS = {
+    "name": "experts",
+    "axes": {
+        "tokens": {"type": "var"}, "experts": {"type": "const", "value": 4},
+        "block": {"type": "const", "value": 128}, "hidden": {"type": "const", "value": 2048},
+        "hidden_blocks": {"type": "const", "value": 16},
+    },
+    "inputs": {
+        "x": {"shape": ["tokens", "hidden"], "dtype": "float32"},
+        "w": {"shape": ["experts", "hidden"], "dtype": "float32"},
+        "scale": {"shape": ["hidden_blocks"], "dtype": "float32"},
+    },
+    "outputs": {"y": {"shape": ["tokens", "experts"], "dtype": "float32"}},
+    "reference": """
+def run(x, w, scale):
+    H, BLOCK = 2048, 128
+    assert x.shape[1] == H, "hidden must be 2048"
+    return (x * scale.repeat_interleave(BLOCK)) @ w.t()
+""",
+}  # fmt: skip
+
+
+def test_fixed_axes_are_scaled_with_the_numbers_of_a_reference(tmp_path):
+    path = tmp_path / "experts.json"
+    path.write_text(json.dumps(EXPERTS))
+    (problem,) = find_problems(path, Options(scale=0.25))
+    x, w, scale = problem.op.draw.load()(seed=0)
+    assert (tuple(x.shape), tuple(w.shape), tuple(scale.shape)) == ((5, 512), (4, 512), (4,))
+    assert problem.op.reference.load()(x, w, scale).shape == (5, 4)
+    assert "sizes are 0.25 times its own: hidden 512, hidden_blocks 4" in problem.notes
+    with pytest.raises(InputError, match=r"does not survive --scale 0\.3"):  # 614 is no multiple of 128
+        find_problems(path, Options(scale=0.3))
+
+
+def test_a_workload_without_a_size_is_named(tmp_path):
+    path = tmp_path / "experts.json"
+    path.write_text(json.dumps(EXPERTS))
+    path.with_suffix(".jsonl").write_text(json.dumps({"uuid": "one", "axes": {}, "inputs": {}}))
+    with pytest.raises(InputError, match="workload one has no size of axis tokens"):
+        find_problems(path, Options())
+
+
 def test_a_problem_that_does_not_fit_says_which_scale_does(tmp_path):
     path = tmp_path / "1_Large.py"
     large = "        if x.shape[1] > 20:\n            raise torch.OutOfMemoryError('CUDA out of memory')\n"

@@ -16,6 +16,7 @@ from gonogo.cli._parse import show_examples, words_option
 from gonogo.cli._tables import View, fill, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.ops import InFolder, Input, Op, add_folder, get_op, import_op, op_names
+from gonogo.parsing import parse_source
 from gonogo.table import Table
 from gonogo.words import find_op
 
@@ -128,7 +129,7 @@ def _read_reference(op: Op) -> str:
     path = op.reference.path
     try:
         text = path.read_text(encoding="utf-8")
-        tree = ast.parse(text)
+        tree = parse_source(text)
     except (OSError, SyntaxError, ValueError) as error:
         raise InputError(f"op {op.name}: {path} cannot be read: {error}") from None
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from gonogo.errors import InputError
 from gonogo.ops._source import InFolder, Source
+from gonogo.parsing import parse_source
 from gonogo.schema import Contract
 
 DTYPES = ("float16", "bfloat16", "float32")
@@ -279,7 +280,7 @@ class Op:
 def evaluate(told: str, sizes: Mapping[str, int]) -> int:
     """The value of "2*P" and kin: whole numbers and axes with +, −, * and //."""
     try:
-        size = _evaluate(ast.parse(told, mode="eval").body, told, sizes)
+        size = _evaluate(parse_source(told, mode="eval").body, told, sizes)
     except (SyntaxError, ZeroDivisionError):
         size = 0
     if size < 1:
@@ -307,7 +308,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 def _list_names(expression: str) -> tuple[str, ...]:
     """The axes that an expression names."""
     try:
-        tree = ast.parse(expression, mode="eval")
+        tree = parse_source(expression, mode="eval")
     except SyntaxError:
         raise InputError(
             f"size {expression!r}: give whole numbers and axes with +, -, * and //, as in '2*P'"
@@ -323,6 +324,6 @@ def _check_known(whose: str, what: str, value: str, known: Sequence[str]) -> Non
 @cache
 def _read_docstrings(path: Path) -> dict[str, str]:
     """Docstrings of a module's functions, read without importing it: its framework may not be there."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parse_source(path.read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     return {node.name: ast.get_docstring(node) or "" for node in functions}

@@ -268,6 +268,8 @@ class _Worker:
             raise  # nothing that follows would be judged
         except GonogoError as error:
             judged = refuse(task.problem, task.name, error)
+        except Exception as error:  # noqa: BLE001  ours, and told as such: the others are judged all the same
+            judged = refuse(task.problem, task.name, InputError(f"gonogo failed: {type(error).__name__}: {error}"))
         finally:
             file.unlink(missing_ok=True)
         return self._settle(task, replace(judged, why=judged.why.replace(str(file), task.name)))

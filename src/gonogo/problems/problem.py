@@ -16,6 +16,7 @@ from gonogo.errors import InputError
 from gonogo.guest.arguments import Call
 from gonogo.guest.nests import list_leaves
 from gonogo.ops import INPUT_DTYPES, Kernel, Made, Op, Out, op_names
+from gonogo.parsing import parse_source
 from gonogo.user.kernel_file import KernelFile
 
 SOLUTION = "_gonogo_solution"
@@ -213,7 +214,7 @@ def read_text(path: Path, what: str) -> str:
 def list_bound(text: str, path: Path) -> list[str]:
     """Names that a source binds at its top level by def, class or =."""
     try:
-        tree = ast.parse(text)
+        tree = parse_source(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise InputError(f"{path}{line} is no Python: {next(iter(error.args), '')}") from None

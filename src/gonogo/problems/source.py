@@ -14,6 +14,7 @@ from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 from gonogo.errors import BadKernelFile, InputError
+from gonogo.parsing import parse_source
 
 SIZE = 8
 """Whole numbers at the top of a problem from this on are taken for sizes."""
@@ -51,7 +52,7 @@ def run_source(
 def compile_source(text: str, path: str, device: str) -> CodeType:
     """A source for a device."""
     try:
-        tree = ast.parse(text)
+        tree = parse_source(text)
         if device == "cpu":
             tree = ast.fix_missing_locations(_ToCpu().visit(tree))
         return compile(tree, path, "exec")
@@ -93,12 +94,17 @@ def list_sizes(module: ModuleType) -> dict[str, Any]:
     return found
 
 
+def check_scale(scale: float) -> None:
+    """Refuse what is no part of a size."""
+    if not 0 < scale <= 1:
+        raise InputError(f"scale {scale:g}: give a number above 0, and 1 at most")
+
+
 def scale_sizes(module: ModuleType, scale: float, survives: Callable[[], bool], path: str) -> None:
     """Multiply sizes of a module by a factor: all, or as many as it survives, the largest at least."""
     if scale == 1.0:
         return
-    if not 0 < scale <= 1:
-        raise InputError(f"scale {scale:g}: give a number above 0, and 1 at most")
+    check_scale(scale)
     sizes = list_sizes(module)
     for chosen in filter(None, _list_choices(sizes)):
         vars(module).update({name: _scale(sizes[name], scale) for name in chosen})

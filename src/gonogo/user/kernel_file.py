@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.errors import InputError, suggest
+from gonogo.parsing import parse_source
 from gonogo.user.target import split_target
 
 UNSEEN = ("__import__", "exec(", "eval(", "sys.modules", "inductor", "torch.compile", "triton")
@@ -63,7 +64,7 @@ def find_in_text(text: str, path: Path, function: str | None, op: str, folders: 
     """The function of a source; by default the only public one, or the one named like the op."""
     text = text.removeprefix("\ufeff")
     try:
-        tree = ast.parse(text)
+        tree = parse_source(text)
         if function:
             _check_function(tree, path, function)
         return KernelFile(path, function or _choose_function(tree, path, op), text, folders)
@@ -79,7 +80,7 @@ def may_launch_triton(text: str) -> bool:
     if any(word in text for word in UNSEEN):
         return True
     roots = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse_source(text)):
         if isinstance(node, ast.Import):
             roots |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

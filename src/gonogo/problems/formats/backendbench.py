@@ -19,6 +19,7 @@ import torch
 from gonogo.errors import InputError
 from gonogo.guest.arguments import Call
 from gonogo.guest.nests import list_leaves
+from gonogo.parsing import parse_source
 from gonogo.problems.problem import (
     OWN_SEEDS,
     Options,
@@ -152,7 +153,7 @@ def name_places(op: str, count: int) -> tuple[str, ...]:
 def parse_arguments(line: str, where: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments by place and by name, of a text that is evaluated as literals and T(shape, dtype) alone."""
     try:
-        args, kwargs = _evaluate(ast.parse(line, mode="eval").body)
+        args, kwargs = _evaluate(parse_source(line, mode="eval").body)
         return tuple(args), dict(kwargs)
     except (SyntaxError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{where}: {line[:80]!r} are no recorded arguments: {error}") from None
