@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -737,6 +740,17 @@ def test_many_solutions_are_judged_and_none_twice(make, tmp_path):
     other = judge_all(tasks[:1], Options(), Terms(cases=1, seed=7), workers=1, kept=kept)
     assert other[0]["decision"] == "go", other[0]["why"]
     assert len(kept.read_text().splitlines()) == len(written.splitlines()) + 1  # asked for otherwise, judged again
+
+
+def test_tests_that_run_side_by_side_keep_to_themselves(make, tmp_path):
+    example, heard = make("tritonbench"), sys.stdout
+    slow = "def test_scaled_norm():\n    torch.manual_seed(0)\n    sum(range(10**6))"  # others come in between
+    example.problem.write_text(example.problem.read_text().replace("def test_scaled_norm():", slow))
+    copies = [Path(shutil.copy(example.problem, tmp_path / f"copy_{at}.py")) for at in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        drawn = list(pool.map(lambda path: find_problems(path, Options())[0].op.draw.load()(seed=2**32), copies))
+    assert all(torch.equal(call.args[0], drawn[0].args[0]) for call in drawn)
+    assert sys.stdout is heard
 
 
 def test_solutions_find_their_problems_by_name(tmp_path):
