@@ -16,6 +16,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("yaml")
 
+from command import gonogo  # noqa: E402
+
 from gonogo.cli.solutions import write_trace  # noqa: E402
 from gonogo.errors import BadKernelFile, InputError  # noqa: E402
 from gonogo.problems import Options, find_problems  # noqa: E402
@@ -740,6 +742,29 @@ def test_many_solutions_are_judged_and_none_twice(make, tmp_path):
     other = judge_all(tasks[:1], Options(), Terms(cases=1, seed=7), workers=1, kept=kept)
     assert other[0]["decision"] == "go", other[0]["why"]
     assert len(kept.read_text().splitlines()) == len(written.splitlines()) + 1  # asked for otherwise, judged again
+
+
+def test_verdicts_are_shown_by_model_and_where_two_differ(make, tmp_path):
+    example, kept, page = make("tritonbench"), tmp_path / "verdicts.jsonl", tmp_path / "page.md"
+    facts = {"problem": "norm", "fits": None, "outside": None, "why": "reads 9, limit 5"}
+    lines = [
+        facts | {"key": str(at), "solution": name, "decision": decision, "own": own, "comparison": comparison}
+        for at, (name, decision, own, comparison) in enumerate([
+            ("one:1", "go", True, "agree"), ("one:2", "no-go", True, "too loose"), ("two:1", "refused", None, "–"),
+        ])
+    ]  # fmt: skip
+    kept.write_text("\n".join(map(json.dumps, lines)))
+    words = (kept, "--problem", example.problem, "--show", "--out", kept, "--page", page)
+    shown = gonogo("check", *words)
+    assert shown.returncode == 1, shown.stderr
+    assert shown.stdout.endswith("3 solutions: 1 go, 1 no-go, 1 refused, own check too loose: 1\n")
+    text = page.read_text()
+    assert "| one | 2 | 1 | 0 | 1 | 0 | 2 | 1 | 0 |" in text
+    assert "| norm | one:2 | no-go | – | passes | too loose | – | reads 9, limit 5 |" in text
+    assert "one:1" not in text
+    assert "give one that is there" in gonogo("check", kept, "--problem", example.problem, "--show").stderr
+    one = gonogo("check", example.right, "--problem", example.problem, "--out", kept)
+    assert "go with many solutions" in one.stderr
 
 
 def test_tests_that_run_side_by_side_keep_to_themselves(make, tmp_path):

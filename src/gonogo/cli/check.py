@@ -70,6 +70,10 @@ NAME_WIDTH = 14
     "--out", type=click.Path(path_type=Path), help="For many solutions: keep verdicts here, and go on from them."
 )
 @click.option(
+    "--page", type=click.Path(path_type=Path), help="For many solutions: write what is found here, as Markdown."
+)
+@click.option("--show", is_flag=True, help="For many solutions: run nothing, and show what --out has.")
+@click.option(
     "--trace", type=click.Path(path_type=Path), help="Of a problem: add the verdict to this JSONL of evaluations."
 )
 @words_option(
@@ -109,6 +113,8 @@ def check(
     reference: str | None,
     workers: int | None,
     out: Path | None,
+    page: Path | None,
+    show: bool,
     trace: Path | None,
     dtypes: tuple[str, ...],
     cases: int | None,
@@ -207,8 +213,14 @@ def _check_problem(problem: Path, target: str, said: dict[str, Any]) -> NoReturn
     )  # fmt: skip
     path = Path(target)
     if path.is_dir() or path.suffix == ".jsonl":
-        workers = said["workers"] or count_workers(device)
-        check_solutions(problem, path, options, terms, workers=workers, out=said["out"], as_json=said["as_json"])
+        if said["trace"]:
+            raise click.UsageError("--trace goes with one solution; --out keeps the verdicts of many")
+        check_solutions(
+            problem, path, options, terms, workers=said["workers"] or count_workers(device), out=said["out"],
+            page=said["page"], runs=not said["show"], as_json=said["as_json"],
+        )  # fmt: skip
+    if said["out"] or said["page"] or said["show"]:
+        raise click.UsageError(f"--out, --page and --show go with many solutions: a folder or a .jsonl, not {path}")
     check_solution(problem, target, options, terms, trace=said["trace"], as_json=said["as_json"])
     raise AssertionError  # both have ended it
 

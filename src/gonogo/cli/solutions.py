@@ -14,14 +14,13 @@ from gonogo.cli._output import SCHEMA, echo, print_json
 from gonogo.cli._parse import Interrupted
 from gonogo.cli._progress import Reporter, report_records
 from gonogo.cli._tables import USUAL, fill, print_tables
+from gonogo.errors import InputError
 from gonogo.problems.judging import Judged, Terms
 from gonogo.problems.problem import Options
-from gonogo.table import Table
+from gonogo.problems.summaries import make_tables, tell_counts, write_page
 from gonogo.verdict.verdicts import tell_verification
 
 NAME_WIDTH = 14
-SHOWN = {"problem": "problem", "solution": "solution", "gonogo": "decision", "contract that fits": "fits",
-         "own check": "own", "own check is": "comparison", "outside": "outside", "why": "why"}  # fmt: skip
 
 
 def check_solution(
@@ -90,40 +89,42 @@ def _tell_outside(judged: Judged) -> str:
 
 
 def check_solutions(
-    problem: Path, solutions: Path, options: Options, terms: Terms, *, workers: int, out: Path | None, as_json: bool
+    problem: Path,
+    solutions: Path,
+    options: Options,
+    terms: Terms,
+    *,
+    workers: int,
+    out: Path | None,
+    page: Path | None,
+    runs: bool,
+    as_json: bool,
 ) -> None:
-    """Judge many, print a table and exit."""
-    from gonogo.problems.batch import judge_all, list_tasks
+    """Judge many, or read what was found of them, print tables and exit."""
+    from gonogo.problems.batch import judge_all, list_tasks, read_kept
 
-    tasks = list_tasks(problem, solutions)
+    if not runs and (out is None or not out.exists()):
+        raise InputError("--show shows what --out FILE has: give one that is there")
     try:
         with Reporter("solutions") as reporter:
-            answers = judge_all(tasks, options, terms, workers=workers, kept=out, report=reporter.report)
+            if runs or out is None:
+                tasks = list_tasks(problem, solutions)
+                answers = judge_all(tasks, options, terms, workers=workers, kept=out, report=reporter.report)
+            else:
+                answers = list(read_kept(out).values())
     except KeyboardInterrupt:
         kept = f"; what is done is in {out}, the same command goes on from there" if out else ""
         raise Interrupted(f"interrupted{kept}") from None
     counts = Counter(answer["decision"] for answer in answers)
     loose = Counter(answer["comparison"] for answer in answers)
+    if page is not None:
+        write_page(page, answers, problem.name)
     if as_json:
         print_json({"schema": SCHEMA, "counts": dict(counts), "comparison": dict(loose), "solutions": answers})
     else:
-        print_tables([make_table(answers)], USUAL)
-        told = [f"{counts[word]} {word}" for word in ("go", "suspect", "no-go", "refused") if counts[word]]
-        told += [f"own check {word}: {loose[word]}" for word in ("too loose", "too strict") if loose[word]]
-        echo(f"{len(answers)} solutions: {', '.join(told)}")
+        print_tables(make_tables(answers), USUAL)
+        echo(tell_counts(answers))
     sys.exit(1 if counts["no-go"] else 2 if counts["refused"] == len(answers) else 0)
-
-
-def make_table(answers: list[dict[str, Any]]) -> Table:
-    """One row for each solution."""
-    rows = [tuple(_show(answer.get(key)) for key in SHOWN.values()) for answer in answers]
-    return Table("solutions", tuple(SHOWN), rows)
-
-
-def _show(value: Any) -> Any:
-    return (
-        "–" if value is None or value == "" else "passes" if value is True else "fails" if value is False else value
-    )
 
 
 def write_trace(path: Path, judged: Judged) -> None:

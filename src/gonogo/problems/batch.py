@@ -168,7 +168,7 @@ def judge_all(
 ) -> list[dict[str, Any]]:
     """Verdicts of all, in order, as plain data; those that `kept` has already are not made again."""
     tasks = [replace(task, asked=_tell_asked(task, options, terms)) for task in tasks]
-    answers = {} if kept is None else _read_kept(kept)
+    answers = {} if kept is None else read_kept(kept)
     left: queue.SimpleQueue[Task] = queue.SimpleQueue()
     waiting = {task.key: task for task in tasks if task.key not in answers}
     for task in waiting.values():
@@ -224,7 +224,7 @@ def _tell_asked(task: Task, options: Options, terms: Terms) -> str:
     return f"{options} {judged_by} {sha256(problem).hexdigest()}"
 
 
-def _read_kept(path: Path) -> dict[str, dict[str, Any]]:
+def read_kept(path: Path) -> dict[str, dict[str, Any]]:
     """Verdicts of an earlier run; a line that was cut off is made again."""
     if not path.exists():
         return {}
