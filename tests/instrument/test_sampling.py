@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 
@@ -140,3 +141,24 @@ def test_what_is_stored_in_half_precision_is_disturbed():
     with torch.no_grad():
         made = model(x)
     assert 0 < read(made, leaf.value, gauge="bound", scale=leaf.scale).worst < 5
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [("normal", 0.9, 1.1), ("rare", 20.0, math.inf)])
+def test_what_few_runs_do_not_show_widens_a_scale(kind, least, most):
+    """Of errors that are large once in a while, a new run must read no more than of normal ones."""
+    generator = torch.Generator().manual_seed(0)
+    expected = torch.ones(40_000, dtype=torch.float64)
+
+    def run():
+        noise = 1e-6 * torch.randn(expected.shape, generator=generator, dtype=torch.float64)
+        jumps = torch.rand(expected.shape, generator=generator) < 1e-4
+        return expected + (torch.where(jumps, noise * 1e4, noise) if kind == "rare" else noise)
+
+    spread = sampling.Spread(expected)
+    for _ in range(sampling.RUNS):
+        spread.add(run())
+    scale = spread.find_scale(2.0**-24, 0.5)
+    usual = 2.0**24 * 1e-6 * sampling.DEVIATIONS
+    assert least * usual < float(scale.median()) < most * usual
+    read = max(float(((run() - expected).abs() / (2.0**-24 * scale)).max()) for _ in range(20))
+    assert read < sampling.HELD_OUT

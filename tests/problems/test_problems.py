@@ -641,6 +641,29 @@ def test_half_precision_is_held_to_what_torch_stores(tmp_path):
     assert judge_solution(problem, str(solution), Options(dtype="bfloat16"), Terms(cases=1)).decision == "no-go"
 
 
+GROWING = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.exp(x + 80 + x + x)
+
+def get_inputs():
+    return [torch.rand(16, 512)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_is_told_is_what_a_kernel_promised(tmp_path):
+    """float32 is no-go, of what is stored in bfloat16 nothing can be said: it never promised float32."""
+    path = tmp_path / "1_Growing.py"
+    path.write_text(GROWING)
+    audit = audit_problem(path, Options(dtype="bfloat16"), mutates=False)
+    assert (audit.decision, audit.contract) == ("blind", "eager-bfloat16"), audit
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -187,15 +187,20 @@ def _make_eager(reference: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _judge_eager(found: Audit, bench: Bench, candidate: Any, problem: Problem) -> Audit:
-    """Find the contract that torch's own kernel is go under: the one promised, or the first weaker one."""
+    """Find the contract that torch's own kernel is go under: the strictest, the one promised, or a weaker one.
+
+    Where there is none, what is told is what it is under the one promised: it never promised the strictest.
+    """
     from gonogo.execution.execute import run_kernel
     from gonogo.limits.shipped import choose_limit
     from gonogo.verdict.verdicts import is_blind, judge_record
     from gonogo.words import find_contract, name_contract
 
     strictest = "float64" if found.dtype == "float64" else "float32"
-    words = list(dict.fromkeys([strictest, problem.contract or strictest, *WEAKER]))
-    first: Audit | None = None
+    promised = problem.contract or strictest
+    words = list(dict.fromkeys([strictest, promised, *WEAKER]))
+    told: Audit | None = None
+    suspect: Audit | None = None
     for word in words:
         contract = find_contract(word)
         limit = choose_limit(bench.op, contract)
@@ -214,14 +219,17 @@ def _judge_eager(found: Audit, bench: Bench, candidate: Any, problem: Problem) -
             raise Late(str(record.detail).rpartition("Late: ")[2])
         if record.outcome == "refused":
             judged = replace(judged, state=REFUSED, decision="", why=str(record.detail))
-        first = first or judged
-        if judged.decision in ("go", "suspect"):
+        if judged.decision == "go":
             return judged
+        told = judged if word == promised else told or judged
+        suspect = suspect or (judged if judged.decision == "suspect" else None)
+        if suspect is not None and words.index(word) >= words.index(promised):
+            return suspect
         if record.outcome not in ("ok", "not-repeatable", "refused"):
-            return first
+            return told
         bench.by_contract.pop(contract, None)
-    assert first is not None
-    return first
+    assert told is not None
+    return told
 
 
 def _passes_wide(problem: Problem, bench: Bench, contract: str, outputs: Mapping[str, Any]) -> bool | None:

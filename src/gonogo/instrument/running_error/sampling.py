@@ -43,6 +43,10 @@ MOST = 0.5
 """Of the elements: where so many have no bound that says anything, it says nothing of an output."""
 ENOUGH = 2**14
 """Elements that tell of all of an output."""
+HELD_OUT = 3.0
+"""What one of RUNS runs may read against a scale from the others, which normal errors stay below. Where one reads
+more, runs do not show what is rare: a softmax has its peak elsewhere in one of them, and in the next kernel. Of
+FEW_RUNS, what one reads against three others says nothing."""
 VAGUE = 0.125
 """Of a value: a bound that allows more says nothing of it, for limits are some such bounds."""
 
@@ -120,25 +124,41 @@ class Spread:
     def __init__(self, expected: Tensor) -> None:
         self._expected = expected
         self._squares = torch.zeros_like(expected)
+        self._largest = torch.zeros_like(expected)
+        """Of the squares that were added up."""
         self._runs = 0
 
     def add(self, value: Tensor) -> None:
         """Take in one run."""
-        self._squares.addcmul_(value - self._expected, value - self._expected)
+        square = (value - self._expected).square_()
+        self._squares.add_(square)
+        torch.maximum(self._largest, square, out=self._largest)
         self._runs += 1
 
     def find_scale(self, unit: float, floor: float) -> Tensor:
         """S of such an output; infinite where a run was not finite, 0 where there is nothing to be off from."""
-        squares = self._squares / self._runs
-        known = squares.isfinite() & self._expected.isfinite()
-        if not bool(known.any()):
+        if not bool((self._squares.isfinite() & self._expected.isfinite()).any()):
             return torch.where(self._expected.isfinite(), math.inf, 0.0)
+        wider = max(1.0, self._hold_out(floor * unit) / HELD_OUT) if self._runs >= RUNS else 1.0
+        allowed, unstable = self._allow(self._squares / self._runs)
+        scale = allowed.mul_(wider / unit).add_(floor)
+        return torch.where(self._expected.isfinite(), scale.masked_fill_(unstable, math.inf), 0.0)
+
+    def _allow(self, squares: Tensor) -> tuple[Tensor, Tensor]:
+        """How far elements of such mean squares, which are written to, may be off, and which may be anything."""
+        known = squares.isfinite() & self._expected.isfinite()
         size = self._expected[known].square().mean().sqrt()
         unstable = ~(squares.sqrt() <= UNSTABLE * torch.maximum(self._expected.abs(), size))
         shared = float(squares[known & ~unstable].mean()) if bool((known & ~unstable).any()) else 0.0
         part = SHARED[self._runs]
-        scale = squares.mul_(1 - part).add_(part * shared).sqrt_().mul_(DEVIATIONS / unit).add_(floor)
-        return torch.where(self._expected.isfinite(), scale.masked_fill_(unstable, math.inf), 0.0)
+        return squares.mul_(1 - part).add_(part * shared).sqrt_().mul_(DEVIATIONS), unstable
+
+    def _hold_out(self, least: float) -> float:
+        """The most that a run reads against what all others allow: of each element, the one farthest off."""
+        others = (self._squares - self._largest).clamp_(min=0.0).div_(self._runs - 1)
+        allowed, unstable = self._allow(others)
+        read = self._largest.sqrt().div_(allowed.add_(least))
+        return float(read.masked_fill_(unstable, 0.0).nan_to_num_(0.0, 0.0, 0.0).max())
 
 
 def is_vague(leaf: Any, unit: float) -> bool:
