@@ -359,7 +359,7 @@ EXPERTS = {
     },
     "outputs": {"y": {"shape": ["tokens", "experts"], "dtype": "float32"}},
     "reference": """
-def run(x, w, scale):
+def run(scale, x, w):
     H, BLOCK = 2048, 128
     assert x.shape[1] == H, "hidden must be 2048"
     return (x * scale.repeat_interleave(BLOCK)) @ w.t()

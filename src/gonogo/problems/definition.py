@@ -6,10 +6,11 @@ integers are drawn by what their names say: offsets ascend, indices point to wha
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -62,6 +63,14 @@ class Definition:
             raise BadKernelFile(str(self.path), "has a reference without run()")
         return module
 
+    def order(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Its reference as a function of all inputs in order: it may take them by name, and not all."""
+        taken = list(inspect.signature(run).parameters)
+        if not all(name in self.inputs for name in taken):
+            return run
+        places = [list(self.inputs).index(name) for name in taken]
+        return lambda *args: run(*(args[place] for place in places))
+
     def size_axes(self, workload: Mapping[str, Any] | None) -> dict[str, int]:
         """The size of every axis: by a workload, or small."""
         told = {} if workload is None else {name: int(size) for name, size in workload.get("axes", {}).items()}
@@ -99,7 +108,7 @@ class Definition:
             if self._runs(device):
                 return
         raise InputError(
-            f"{self.path} does not survive --scale {scale:g}: none of its fixed axes can be changed. Leave it out"
+            f"{self.path} does not survive --scale {scale:g}: its fixed axes cannot be changed. Leave it out"
         )
 
     def _list_wide(self) -> Iterator[list[str]]:
@@ -108,12 +117,10 @@ class Definition:
         for least in (4 * WIDE, WIDE):
             wide = [name for name, size in self.own.items() if size >= least]
             yield list(dict.fromkeys(wide + parts)) if wide else []
-        for name in sorted(self.own, key=lambda name: -self.own[name]):
-            yield [name] if self.own[name] >= WIDE else []
 
     def _runs(self, device: str) -> bool:
         try:
-            self.load(device).run(*draw_inputs(self, next(iter(self.workloads), None), device))
+            self.order(self.load(device).run)(*draw_inputs(self, next(iter(self.workloads), None), device))
         except Exception:  # noqa: BLE001  whatever it raises, it does not run
             return False
         return True
@@ -198,7 +205,7 @@ def _draw_input(
             raise InputError(f"{definition.name}: workload {(workload or {}).get('uuid')} misses {file}")
         return read_tensor(file, str(told["tensor_key"]))
     if facts.get("shape") is None:
-        return _choose_scalar(name, dtype)
+        return definition.fixed[name] if name in definition.fixed else _choose_scalar(name, dtype)
     shape = [size if isinstance(size, int) else _find_size(str(size), sizes) for size in facts["shape"]]
     return draw_tensor(name, dtype, shape, definition)
 

@@ -96,14 +96,10 @@ def _list_leaves(definition: Definition) -> dict[str, Out]:
 def make_reference(where: str, options: Options) -> Callable[..., Any]:
     """run() of the definition; what it returns by name comes in the order of the outputs."""
     definition = read_definition(where, options.scale, options.drawn_on)
-    run = definition.load(options.device).run
-
-    taken = list(inspect.signature(run).parameters)
-    by_name = all(name in definition.inputs for name in taken)  # it may leave out what only a kernel needs
+    run = definition.order(definition.load(options.device).run)
 
     def reference(*args: Any) -> Any:
-        named = dict(zip(definition.inputs, args, strict=True))
-        returned = run(*(named[name] for name in taken)) if by_name else run(*args)
+        returned = run(*args)
         if isinstance(returned, Mapping):
             returned = tuple(returned[name] for name in definition.outputs)
         outputs = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
