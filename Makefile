@@ -5,12 +5,12 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/instrum
 # Tests start many a Python: with this set, as containers have it, each compiles all of gonogo again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test hostile quick lint docs reference bench results clean
+.PHONY: demo test hostile quick lint docs reference bench results report screenshots clean
 
 demo: .venv/.installed
 	$(BIN)/gonogo reproduce
 
-test: .venv/.installed
+test: .venv/.installed .venv/.browser
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not hostile"
 
 # Files that attack the judge: most of the time is spent on those that hang.
@@ -18,7 +18,7 @@ hostile: .venv/.installed
 	$(BIN)/python -m pytest -n auto --dist worksteal -m hostile tests/hostile
 
 # Every stage, without what is marked slow.
-quick: .venv/.installed
+quick: .venv/.installed .venv/.browser
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not hostile"
 
 lint: .venv/.installed
@@ -50,6 +50,20 @@ results: .venv/.installed
 	$(BIN)/gonogo calibrate $(sort $(wildcard records/h200-*)) --replace -o src/gonogo/limits/shipped.lock
 	$(BIN)/gonogo reproduce $(addprefix --records ,$(sort $(wildcard records/h200-*))) --out docs/results/h200
 	$(BIN)/gonogo reproduce --records records --out docs/results/all
+
+# The page of the committed records; make docs puts it into the site.
+report: .venv/.installed
+	$(BIN)/gonogo report records --atlas records/atlas/h200 --atlas records/atlas/cpu -o report.html
+
+# What the documents show of it.
+screenshots: .venv/.installed .venv/.browser report
+	$(BIN)/python docs/_site/take_screenshots.py report.html docs/images
+
+# Pages are tested in Debian's browser. Where it cannot be installed, these tests skip and say so; in CI they fail.
+.venv/.browser: .venv/.installed
+	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
+		|| echo "chromium is not there, and apt-get cannot install it: tests of pages skip"
+	touch $@
 
 # Re-installs when the metadata, the pins or the C sources change; Python sources are editable.
 .venv/.installed: $(SOURCES)

@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # the exact oracle is shared by all folders
 
+os.environ.setdefault("GONOGO_TESTED_BY", "CI" if os.environ.get("CI") else "hand")  # CI is always set below
 os.environ["CI"] = "1"  # the seeds of gonogo check stay what they are
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     # A share of the cores for each worker, and for what it starts: threads that wait for one another on cores that

@@ -42,6 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gonogo-summary", metavar="FILE", type=_parse_file,
         help="write a summary in Markdown; the file that GITHUB_STEP_SUMMARY names is added to",
     )  # fmt: skip
+    add(
+        "--gonogo-report", metavar="FILE", type=_parse_file,
+        help="write a page of all verdicts, as HTML: where in the outputs of what fails the errors lie",
+    )  # fmt: skip
     parser.addini("gonogo_lock", "lock file with the limits, relative to ROOTDIR", default="gonogo.lock")
     parser.addini("gonogo_limits", "lock or shipped, as for --gonogo-limits", default="lock")
 

@@ -194,6 +194,21 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorMap:
+    """Where in an output the error lies: largest readings in the gauge `bound`, −1 where nothing is judged."""
+
+    shape: tuple[int, ...]
+    leaf: str | None
+    """Path of the leaf it is of, where an output has several."""
+    index: tuple[int, ...]
+    """Of the worst slice, over all axes but the last two."""
+    tiles: tuple[tuple[float, ...], ...]
+    """Of that slice, in tiles of equal size."""
+    along: tuple[tuple[float, ...], ...]
+    """For each axis, by place on it, over all others."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeafReading:
     """The bound reading of one leaf of an output."""
 
@@ -306,6 +321,8 @@ class Record(Measured):
     """By name, what each policy reads: at most 1 where it passes."""
     worst: tuple[Element, ...] = ()
     """The worst elements, the worst first, where they were asked for."""
+    error_map: ErrorMap | None = None
+    """Where the error lies, where the worst elements were asked for."""
     error: str | None = None
     """What the kernel raised, with its traceback."""
     printed: str | None = None
@@ -348,5 +365,5 @@ def name_device(environment: Any) -> str:
 
 READ = tuple(column.name for column in fields(Measured) if column.name not in ("outcome", "detail", "unjudged"))
 """Fields that hold what an output reads."""
-NESTED = ("stats", "policies", "worst", "leaves", "set_up", "passes_own")
+NESTED = ("stats", "policies", "worst", "error_map", "leaves", "set_up", "passes_own")
 """Fields of a record that are no column, or several."""

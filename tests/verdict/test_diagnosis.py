@@ -255,8 +255,8 @@ def test_an_element_that_is_not_judged_is_not_shown() -> None:
     """One row overflows on the way in float16, where a kernel may return anything; the other is wrong."""
     from gonogo.cases import Call, parse_case
     from gonogo.execution.bench import prepare
-    from gonogo.execution.execute import find_worst
-    from gonogo.execution.job import Job
+    from gonogo.execution.execute import look_at
+    from gonogo.execution.job import Job, describe
     from gonogo.execution.judging import Judged
     from gonogo.execution.leaves import Pair
     from gonogo.ops import AtHand
@@ -273,7 +273,10 @@ def test_an_element_that_is_not_judged_is_not_shown() -> None:
     bench = prepare(job, call=Call((x,), {}, ("x",)))
     output = torch.tensor([torch.nan, 7.0], dtype=torch.float16)
     bench.judged[kernel.name] = [Judged(Pair("", bench.reference(kernel.contract)), output)]
-    assert [one.index for one in find_worst(bench, kernel, 9)] == [(1,)]
+    record = look_at(describe(job, kernel), bench, kernel, 9)
+    assert [one.index for one in record.worst] == [(1,)]
+    assert record.error_map is not None
+    assert record.error_map.along == ((-1.0, record.worst[0].bound),)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from gonogo.cli.check import check
 from gonogo.cli.demo import demo
 from gonogo.cli.evaluate import evaluate
 from gonogo.cli.ops import ops
+from gonogo.cli.report import report
 from gonogo.cli.reproduce import reproduce
 from gonogo.cli.run import run
 from gonogo.cli.serve import serve
@@ -69,7 +70,7 @@ def cli() -> None:
     """
 
 
-for command in (atlas, audit, calibrate, check, demo, evaluate, ops, reproduce, run, serve, show):
+for command in (atlas, audit, calibrate, check, demo, evaluate, ops, report, reproduce, run, serve, show):
     cli.add_command(command)
 
 

@@ -14,7 +14,7 @@ import click
 from gonogo.cases import parse_case
 from gonogo.cli._completion import complete_device, complete_dtypes, complete_op
 from gonogo.cli._output import echo, print_json
-from gonogo.cli._parse import Interrupted, need_backend, show_examples, words_option
+from gonogo.cli._parse import Interrupted, need_backend, prepare_file, show_examples, words_option, write_to
 from gonogo.cli._progress import Reporter, report_records
 from gonogo.cli._tables import fill, find_room
 from gonogo.errors import InputError
@@ -101,6 +101,10 @@ NAME_WIDTH = 14
     "--record", type=click.Path(path_type=Path), metavar="DIR",
     help="Add what is measured, and the op's torch control on the same cases, to this run directory.",
 )  # fmt: skip
+@click.option(
+    "--report", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write a page of the verdicts, as HTML: where in the output the error lies.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print every verdict as JSON.")
 def check(
     target: str,
@@ -127,6 +131,7 @@ def check(
     strict: bool,
     only: str | None,
     record: Path | None,
+    report: Path | None,
     as_json: bool,
 ) -> None:
     """Run the kernel FUNC of FILE on many cases, isolated, and judge it. Exit code 1 for no-go.
@@ -162,6 +167,8 @@ def check(
         registered = check_registration(target, known, op_file, 0)
     else:
         kernel = find_kernel(target, known.name)
+    if report is not None:
+        prepare_file(report)
     start_ahead(device, triton="triton" in kernel.text)
     with need_backend("gonogo check"):
         from gonogo.campaign import Allowance
@@ -179,6 +186,12 @@ def check(
             )  # fmt: skip
     except KeyboardInterrupt:  # not by click, whose exit code is that of a no-go
         raise Interrupted("interrupted: no verdict") from None
+    if report is not None:
+        from gonogo.report.verdicts import describe, write_verdicts
+
+        name = f"{kernel.path.name}:{kernel.function}"
+        with write_to(report):
+            write_verdicts(report, [describe(file_verification.verification, name)])
     if as_json:
         print_json(file_verification.to_dict() | ({"opcheck": dict(registered)} if registered else {}))
     else:
@@ -198,6 +211,8 @@ def _check_problem(problem: Path, target: str, said: dict[str, Any]) -> NoReturn
         from gonogo.problems.problem import Options
         from gonogo.runners.device import count_workers, find_device
         from gonogo.user.planning import choose_seed
+    if said["report"]:
+        raise click.UsageError("--report goes with --op and --op-file; of solutions, gonogo report --solutions OUT")
     if said["only"] or said["record"]:
         raise click.UsageError("--only and --record go with --op and --op-file; of a problem, --out keeps verdicts")
     if len(said["dtypes"]) > 1:

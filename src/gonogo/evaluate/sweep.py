@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gonogo.evaluate.groups import BINS, Rows
 from gonogo.evaluate.score import Method, score_methods
 from gonogo.limits.rules import rule
@@ -13,18 +15,22 @@ MARGINS = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0)
 GAUGES = ("absolute", "magnitude", "ulp", "bound")
 
 
-def make_sweep(rows: Rows, holdout: str) -> Table:
-    """The paper's rule with every factor and percentile, and the pooled one with every margin."""
+def list_methods(gauges: Sequence[str] = GAUGES, percentiles: Sequence[float] = PERCENTILES) -> list[Method]:
+    """The paper's rule with every factor, and the pooled one with every margin."""
     methods = [
-        Method(f"{gauge} × p{percentile} × {factor:g}", gauge, rule("paper", percentile=percentile, factor=factor))
-        for gauge in GAUGES for percentile in PERCENTILES for factor in FACTORS
+        Method(f"{gauge} × p{share:g} × {factor:g}", gauge, rule("paper", percentile=share, factor=factor))
+        for gauge in gauges for share in percentiles for factor in FACTORS
     ]  # fmt: skip
-    methods += [
+    return methods + [
         Method(f"bound × pooled({floor:g}, {margin:g})", "bound", rule("pooled", floor=floor, margin=margin))
         for floor in (1.0, 2.0) for margin in MARGINS
     ]  # fmt: skip
+
+
+def make_sweep(rows: Rows, holdout: str) -> Table:
+    """All of them, one line each."""
     lines = []
-    for score in score_methods(rows, holdout, methods):
+    for score in score_methods(rows, holdout, list_methods()):
         every, differing, manifest = (score.bins[name] for name in BINS)
         lines.append((
             score.name, Share(score.false_positives, score.control_cases, 3),

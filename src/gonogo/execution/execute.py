@@ -13,6 +13,7 @@ from gonogo.cases import Call, is_out_of_memory, refuse_without_room
 from gonogo.errors import BadArguments, BadKernelFile, BadModule, CampaignFailed, GonogoError
 from gonogo.execution.bench import Bench, prepare
 from gonogo.execution.call import Leaves, call_twice
+from gonogo.execution.error_map import map_errors
 from gonogo.execution.functions import open_kernel
 from gonogo.execution.job import OWN, Job, describe
 from gonogo.execution.judging import judge_leaves, read_leaves, settle_leaves
@@ -52,7 +53,7 @@ def run_job(
         for kernel in job.kernels:
             announce(kernel.name)
             record = run_kernel(bench, kernel)
-            yield replace(record, worst=tuple(find_worst(bench, kernel, job.worst))) if job.worst else record
+            yield look_at(record, bench, kernel, job.worst) if job.worst else record
 
 
 def run_kernel(bench: Bench, kernel: Kernel) -> Record:
@@ -234,22 +235,24 @@ def _measure_twin(bench: Bench, output: torch.Tensor | None) -> Twin | None:
     return Twin(float(error.max()), float(error.square().mean().sqrt()))
 
 
-def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Element]:
-    """The worst elements of a kernel that has run, of its worst leaf.
+def look_at(record: Record, bench: Bench, kernel: Kernel, count: int) -> Record:
+    """With the worst elements of a kernel that has run, of its worst leaf, and where in that the error lies.
 
     Those that are not finite on one side only come first, whatever the others read; those not judged never come.
     """
     leaves = bench.judged.get(kernel.name)
     if not leaves:
-        return []
+        return record
     readings, mismatched = zip(*(leaf.find_readings() for leaf in leaves), strict=True)
     largest = [float(of_leaf.max()) if of_leaf.numel() else 0.0 for of_leaf in readings]
     worst = max(range(len(leaves)), key=lambda at: (bool(mismatched[at].any()), largest[at], -at))
     leaf = leaves[worst]
     reference = leaf.reference
     order = np.lexsort((-readings[worst].numpy(), ~mismatched[worst].numpy()))
+    read = np.where(mismatched[worst].numpy(), np.inf, readings[worst].numpy())
     if reference.unjudged is not None:
-        order = order[~reference.unjudged.cpu().reshape(-1).numpy()[order]]
+        unjudged = reference.unjudged.cpu().reshape(-1).numpy()
+        order, read = order[~unjudged[order]], np.where(unjudged, np.nan, read)
     expected, actual = reference.expected.cpu().reshape(-1), leaf.output.cpu().reshape(-1)
     elements = []
     for at in order[:count].tolist():
@@ -260,4 +263,5 @@ def find_worst(bench: Bench, kernel: Kernel, count: int) -> list[Element]:
         elements.append(Element(
             index, expected[at].item(), actual[at].item(), ulp, float(readings[worst][at]), leaf.pair.shown or None
         ))  # fmt: skip
-    return elements
+    shown = map_errors(read, tuple(leaf.output.shape), leaf.pair.shown or None) if read.size else None
+    return replace(record, worst=tuple(elements), error_map=shown)

@@ -104,8 +104,13 @@ class Fixture:
             self._run.added += verification.recorded.added
             self._run.known += verification.recorded.known
         held = None if request.used_controls and limit is None else self._describe_limit(known, keeps, limit)
+        judged = describe_verification(verification, held, tell_suspect(verification) if strict else None)
+        if self._run.config.option.gonogo_report is not None:
+            from gonogo.report.verdicts import describe
+
+            judged = replace(judged, page=describe(verification, self._test.nodeid))
         self._add(
-            describe_verification(verification, held, tell_suspect(verification) if strict else None),
+            judged,
             [case.verdict for case in verification.verdicts],
             {"not_judged": len(verification.unjudged)} | _list_setting(verification.setting),
         )

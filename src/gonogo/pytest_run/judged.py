@@ -63,6 +63,8 @@ class Judged:
     """Of what passed as suspect: the case furthest off, in a line."""
     notes: tuple[str, ...] = ()
     """Why some cases were not judged, where some were not."""
+    page: dict[str, Any] | None = None
+    """What a page shows of it, where one was asked for."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, for a report."""

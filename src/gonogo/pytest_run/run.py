@@ -152,6 +152,23 @@ class Run:
             return False
         return True
 
+    def write_report(self) -> bool:
+        """Write the page of all verdicts that was asked for; False where that failed."""
+        name = self.config.option.gonogo_report
+        if name is None or self.config.option.collectonly:
+            return True
+        from gonogo.report.verdicts import write_verdicts
+
+        path = self.config.invocation_params.dir / name
+        pages = [one.page for test in self.list_tests().values() for one in test.judged if one.page is not None]
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_verdicts(path, pages)
+        except OSError as error:
+            self.lines.append(f"{name} was not written: {error.strerror or error}")
+            return False
+        return True
+
 
 class Hooks:
     """What pytest calls in the course of a run."""
@@ -205,7 +222,8 @@ class Hooks:
             self.run.config.workeroutput[FIXTURE] = self.run.to_dict()
             return
         settled = self.run.settle_lock()
-        if not (self.run.write_summary() and settled) and session.exitstatus == pytest.ExitCode.OK:
+        written = [self.run.write_summary(), self.run.write_report()]
+        if not (all(written) and settled) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

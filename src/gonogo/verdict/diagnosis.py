@@ -14,7 +14,7 @@ from typing import Any
 from gonogo.cases import Case, Planned, parse_case
 from gonogo.errors import ReferenceFailed
 from gonogo.ops import Op
-from gonogo.schema import Contract, Element
+from gonogo.schema import Contract, Element, Record
 from gonogo.verdict.explain import ENOUGH, Pattern, Trial, list_patterns
 from gonogo.verdict.referee import FRESH_SEEDS, Referee, draw_again
 from gonogo.verdict.shrinking import allowed_sizes, resize, shrink
@@ -42,7 +42,9 @@ def explain_failure(
     runner, failed = referee.runner, list_worst(verification.failed)
     if not failed:
         return verification
-    elements = {case.case: _find_elements(referee, case) for case in failed[:ENOUGH]}
+    looked_at = {case.case: _look_at(referee, case) for case in failed[:ENOUGH]}
+    elements = {case: () if record is None else record.worst for case, record in looked_at.items()}
+    first = looked_at[failed[0].case]
     smallest = shrink(referee, failed[0])
     # A suspect case has neither passed nor failed.
     settled = [case for case in verification.verdicts if case.verdict.decision != "suspect"]
@@ -50,6 +52,7 @@ def explain_failure(
     return replace(
         verification,
         worst=next(iter(elements[failed[0].case]), None),
+        error_map=None if first is None else first.error_map,
         smallest=smallest.case,
         pattern=_find_pattern(referee, trials, failed[0], smallest),
         holds_under=find_weaker(
@@ -58,12 +61,12 @@ def explain_failure(
     )
 
 
-def _find_elements(referee: Referee, failed: CaseVerdict) -> tuple[Element, ...]:
+def _look_at(referee: Referee, failed: CaseVerdict) -> Record | None:
     if failed.verdict.reason == "timed-out":
-        return ()  # it would again
+        return None  # it would again
     case = parse_case(failed.case, referee.runner.op)
     ((record,),) = referee.runner.run([(case, "replay")], [referee.candidate], worst=LOOKED_AT)
-    return record.worst
+    return record
 
 
 def _find_pattern(

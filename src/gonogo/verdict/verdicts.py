@@ -13,7 +13,7 @@ from gonogo.errors import InputError
 from gonogo.limits.shipped import FoundLimit
 from gonogo.ops import Op
 from gonogo.plain import to_plain
-from gonogo.schema import ULP_SATURATED, Element, LeafReading, Measured, Record
+from gonogo.schema import ULP_SATURATED, Element, ErrorMap, LeafReading, Measured, Record
 from gonogo.verdict.judge import Verdict, judge
 from gonogo.verdict.setting import INTERPRETED, Setting
 
@@ -114,6 +114,8 @@ class Verification:
     """Id of the smallest failing case found."""
     worst: Element | None = None
     """The worst element of the worst failing case."""
+    error_map: ErrorMap | None = None
+    """Where in the output of the worst failing case the error lies."""
     pattern: str | None = None
     holds_under: str | None = None
     """A weaker contract that the same cases are go under, where there is one."""

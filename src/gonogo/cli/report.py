@@ -1,0 +1,66 @@
+"""gonogo report: runs → one HTML file that says which tolerance each kernel justifies and what it catches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gonogo.cli._completion import complete_holdout
+from gonogo.cli._output import echo
+from gonogo.cli._parse import prepare_file, show_examples, write_to
+from gonogo.words import find_words
+
+
+@click.command(
+    short_help="Write a page to look at: one HTML file, offline.",
+    epilog=show_examples(
+        "gonogo report records -o report.html",
+        "gonogo report runs/nightly-* --lock gonogo.lock -o nightly.html",
+        "gonogo report --solutions verdicts.jsonl --atlas records/atlas/h200 -o benchmark.html",
+    ),
+)
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--lock", type=click.Path(path_type=Path), help="Draw these limits instead of what the runs justify.")
+@click.option(
+    "--holdout",
+    default="",
+    help="none, run, implementation, distribution, shape, op, device. By default run, or none of one run.",
+    shell_complete=complete_holdout,
+)
+@click.option(
+    "--solutions", multiple=True, type=click.Path(path_type=Path),
+    help="Verdicts that gonogo check --problem --out has kept.",
+)  # fmt: skip
+@click.option(
+    "--atlas", multiple=True, type=click.Path(path_type=Path), help="Records that gonogo atlas --record has made."
+)
+@click.option("--title", default="gonogo report", show_default=True, help="What stands on top.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    default="report.html",
+    show_default=True,
+    help="Where it goes.",
+)
+def report(
+    runs: tuple[Path, ...],
+    lock: Path | None,
+    holdout: str,
+    solutions: tuple[Path, ...],
+    atlas: tuple[Path, ...],
+    title: str,
+    out: Path,
+) -> None:
+    """Write what RUNS, or folders of runs, show to one HTML file that opens anywhere and asks for nothing else."""
+    from gonogo.evaluate.folds import HOLDOUTS
+    from gonogo.report import make_report
+
+    if holdout:
+        find_words("hold-out", holdout, HOLDOUTS)
+    prepare_file(out)
+    page = make_report(runs, lock=lock, holdout=holdout, solutions=solutions, atlas=atlas, title=title)
+    with write_to(out):
+        out.write_text(page, encoding="utf-8")
+    echo(f"{out}: {len(page.encode()) / 1e6:.1f} MB. Open it in a browser", aside=True)

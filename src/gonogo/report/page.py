@@ -1,0 +1,35 @@
+"""Plain data → one HTML file: the data as JSON in it, style and script inlined, nothing fetched."""
+
+from __future__ import annotations
+
+import html
+import json
+from importlib import resources
+from typing import Any
+
+from gonogo._version import __version__
+from gonogo.plain import to_plain
+
+SCRIPTS = ("data.js", "draw.js", "records.js", "verdicts.js", "page.js")
+
+
+def make_page(data: dict[str, Any], title: str) -> str:
+    """The whole page."""
+    assets = resources.files("gonogo.report") / "assets"
+    parts = {
+        "title": html.escape(title),
+        "version": html.escape(__version__),
+        "style": (assets / "page.css").read_text("utf-8"),
+        "script": "\n".join((assets / name).read_text("utf-8") for name in SCRIPTS),
+        "data": _write_json(data),
+    }
+    page = (assets / "page.html").read_text("utf-8")
+    for name, text in parts.items():  # data comes last: what it holds is not looked at again
+        page = page.replace(f"{{{{{name}}}}}", text)
+    return page
+
+
+def _write_json(data: dict[str, Any]) -> str:
+    """As JSON in which no text ends the element that it stands in."""
+    text = json.dumps(to_plain(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
