@@ -27,7 +27,7 @@ lint: .venv/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: .venv/.installed
+docs: .venv/.installed report
 	$(BIN)/mkdocs build --strict
 
 # docs/reference, from docstrings, commands and the pytest plugin; a test says when it is due.

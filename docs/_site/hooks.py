@@ -38,6 +38,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for uri, style in STYLES.items():
         rules = HtmlFormatter(style=style).get_style_defs(".codehilite")
         files.append(File.generated(config, uri, content=rules))
+    if (ROOT / "report.html").exists():  # by make report
+        files.append(File.generated(config, "report.html", abs_src_path=str(ROOT / "report.html")))
     return files
 
 

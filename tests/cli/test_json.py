@@ -73,6 +73,7 @@ COMMANDS = {
     "evaluate": ["evaluate", RUN, "--holdout", "none", "--tables", "--sweep"],
     "evaluate --drift": ["evaluate", "--drift", RUN, str(ROOT / "records" / "cpu-12")],
     "ops": ["ops", "relu", "cross_entropy"],
+    "report": ["report", RUN, "-o", "OUT/report.html"],
     "run": ["run", "relu", "--cases", "1", "--dtype", "float32", "--device", "cpu", "--out", "OUT/run"],
     "show": ["show", CASE, "softmax_torch", "--device", "cpu", "--worst", "1"],
     "reproduce": ["reproduce", "--records", RUN, "--out", "OUT/tables"],

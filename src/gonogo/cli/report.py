@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gonogo.cli._completion import complete_holdout
-from gonogo.cli._output import echo
+from gonogo.cli._output import SCHEMA, echo, print_json
 from gonogo.cli._parse import prepare_file, show_examples, write_to
 from gonogo.words import find_words
 
@@ -44,6 +44,7 @@ from gonogo.words import find_words
     show_default=True,
     help="Where it goes.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def report(
     runs: tuple[Path, ...],
     lock: Path | None,
@@ -52,15 +53,28 @@ def report(
     atlas: tuple[Path, ...],
     title: str,
     out: Path,
+    as_json: bool,
 ) -> None:
     """Write what RUNS, or folders of runs, show to one HTML file that opens anywhere and asks for nothing else."""
     from gonogo.evaluate.folds import HOLDOUTS
-    from gonogo.report import make_report
+    from gonogo.report import collect_report
+    from gonogo.report.page import make_page
 
     if holdout:
         find_words("hold-out", holdout, HOLDOUTS)
     prepare_file(out)
-    page = make_report(runs, lock=lock, holdout=holdout, solutions=solutions, atlas=atlas, title=title)
+    data = collect_report(runs, lock=lock, holdout=holdout, solutions=solutions, atlas=atlas)
+    page = make_page(data, title)
     with write_to(out):
         out.write_text(page, encoding="utf-8")
-    echo(f"{out}: {len(page.encode()) / 1e6:.1f} MB. Open it in a browser", aside=True)
+    size = out.stat().st_size
+    if as_json:
+        records = data.get("records", {})
+        evaluation = records.get("evaluation", {})
+        print_json({
+            "schema": SCHEMA, "out": str(out), "bytes": size, "told": data["subtitle"],
+            "records": evaluation.get("records", 0), "holdout": evaluation.get("holdout"),
+            "merged": records.get("merged", []),
+        })  # fmt: skip
+    else:
+        echo(f"{out}: {size / 1e6:.1f} MB. Open it in a browser", aside=True)

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gonogo.errors import InputError
 from gonogo.limits.lock import read_lock
-from gonogo.report.page import make_page
 
-__all__ = ["make_report"]
+__all__ = ["collect_report"]
 
 
-def make_report(
+def collect_report(
     runs: Sequence[Path] = (),
     *,
     lock: Path | None = None,
     holdout: str = "",
     solutions: Sequence[Path] = (),
     atlas: Sequence[Path] = (),
-    title: str = "gonogo report",
-) -> str:
-    """The page of some runs, and of verdicts on solutions and records of torch's ops, where these are given."""
+) -> dict[str, Any]:
+    """What a page holds of some runs, of verdicts on solutions and of records of torch's ops, as given."""
     from gonogo.report.collect import collect
     from gonogo.report.extras import collect_atlas, collect_solutions
 
     if not (runs or solutions or atlas):
         raise InputError("nothing to report on. Example: gonogo report records -o report.html")
     limits = None if lock is None else read_lock(lock)[0]
-    data: dict[str, object] = {}
+    data: dict[str, Any] = {}
     told = []
     if runs:
         records = collect(runs, holdout=holdout, limits=limits)
@@ -40,8 +39,8 @@ def make_report(
         )
     if solutions:
         data["solutions"] = collect_solutions(solutions)
-        told.append(f"{data['solutions']['count']:,} solutions")  # type: ignore[index]
+        told.append(f"{data['solutions']['count']:,} solutions")
     if atlas:
         data["atlas"] = collect_atlas(atlas)
         told.append("torch's own ops")
-    return make_page({"subtitle": "; ".join(told)} | data, title)
+    return {"subtitle": "; ".join(told)} | data

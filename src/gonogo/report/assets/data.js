@@ -117,6 +117,7 @@ function number(x) {
   if (x === null || x === undefined) return "–";
   if (typeof x !== "number") return String(x);
   if (x === 0) return "0";
+  if (!Number.isFinite(x)) return x > 0 ? "∞" : "–";
   if (Number.isInteger(x) && Math.abs(x) < 1e6) return String(x);
   const size = Math.abs(x);
   return size >= 1e5 || size < 1e-3 ? x.toExponential(2) : String(+x.toPrecision(3));

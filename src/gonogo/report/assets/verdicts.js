@@ -35,22 +35,22 @@ function drawMap(map, limit, axes) {
 }
 
 function drawAlong(map, limit, axes) {
-  return map.along.map((values, axis) => {
-    const size = map.shape[axis], name = axes[axis] ?? `axis ${axis}`, finite = values.map(readingOf).filter((v) => Number.isFinite(v) && v > 0);
+  return map.along.map((largest, axis) => {
+    const values = largest.map(readingOf), size = map.shape[axis], name = axes[axis] ?? `axis ${axis}`, finite = values.filter((v) => Number.isFinite(v) && v > 0);
     const high = Math.max(limit * 3, ...finite) * 1.5, low = Math.min(limit / 30, ...finite);
     const figure = chart(`Largest reading by place along ${name}`, 190, (svg, width) => {
       const box = { left: 58, right: Math.min(width, 620) - 10, top: 24, bottom: 150 }, y = scale(low, high, box.bottom, box.top, true);
       const step = (box.right - box.left) / values.length;
       svg.append(...y.ticks.map((t) => h("text", { class: "soft", x: box.left - 6, y: y(t) + 4, "text-anchor": "end" }, power(t))),
-        ...values.map((v, at) => h("rect", told(`${name} ${tellRange(at, values.length, size)}: ${v < 0 ? "not judged" : `reads ${number(readingOf(v))}`}`,
-          { class: readingOf(v) > limit ? "k1" : "k0", x: box.left + at * step, width: Math.max(1, step - 1),
-            y: v > 0 ? y(readingOf(v)) : box.bottom, height: v > 0 ? Math.max(1, box.bottom - y(readingOf(v))) : 0 }))),
+        ...values.map((v, at) => h("rect", told(`${name} ${tellRange(at, values.length, size)}: ${v < 0 ? "not judged" : `reads ${number(v)}`}`,
+          { class: v > limit ? "k1" : "k0", x: box.left + at * step, width: Math.max(1, step - 1),
+            y: v > 0 ? y(v) : box.bottom, height: v > 0 ? Math.max(1, box.bottom - y(v)) : 0 }))),
         h("line", { class: "limit", x1: box.left, x2: box.right, y1: y(limit), y2: y(limit) }),
         h("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }),
         h("text", { class: "soft", x: box.left, y: box.bottom + 16 }, "0"), h("text", { class: "soft", x: box.right, y: box.bottom + 16, "text-anchor": "end" }, String(size - 1)),
         h("text", { x: (box.left + box.right) / 2, y: box.bottom + 32, "text-anchor": "middle" }, name), h("text", { x: box.left, y: 14, class: "soft" }, "largest reading; the line is the limit"));
     });
-    return figure;
+    return size > 1 || map.shape.length === 1 ? figure : null;
   });
 }
 
