@@ -208,6 +208,30 @@ def test_names_and_messages_are_shown_and_not_run(visit, tmp_path):
     assert page.locator("main img").count() == 0
 
 
+def test_solutions_and_the_atlas_are_shown(visit, tmp_path):
+    facts = {"fits": None, "why": "reads 9, limit 5"}
+    answers = [
+        facts | {"key": str(at), "problem": f"p{at}", "solution": f"model{at % 2}:{at}", "decision": decision,
+                 "own": own, "comparison": comparison}
+        for at, (decision, own, comparison) in enumerate(
+            [("go", True, "agree"), ("no-go", True, "too loose"), ("refused", None, "–"), ("no-go", False, "agree")]
+        )
+    ]  # fmt: skip
+    (tmp_path / "kept.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    out = tmp_path / "page.html"
+    made = gonogo("report", "--solutions", tmp_path / "kept.jsonl", "--atlas", RECORDS / "atlas" / "cpu", "-o", out)
+    assert made.returncode == 0, made.stderr
+    page = visit(out)
+    assert page.locator("#filters").is_hidden()
+    assert page.locator("#solutions rect.mark").count() == 3  # go and refused of one model, no-go of the other
+    assert "p1" in page.locator("#solutions .tall tbody tr").first.text_content()  # where the two verdicts differ
+    page.fill("#solutions input", "refused")
+    assert page.locator("#solutions .tall tbody tr").count() == 1
+    assert page.locator("#atlas circle.dot").count() > 500
+    page.fill("#atlas input", "softmax")
+    assert 0 < page.locator("#atlas tbody tr").count() < 100
+
+
 KERNEL = """
 import torch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from gonogo.errors import InputError
 from gonogo.evaluate import Evaluation, evaluate, rank
@@ -23,7 +25,7 @@ from gonogo.limits import Limit
 from gonogo.records import Columns, find_distinct_runs, load_columns, read_description
 from gonogo.records.columns import EVERYTHING
 from gonogo.records.parts import list_parts
-from gonogo.report.counts import CONTROL, FIRST_BIN, IDENTICAL, UNKNOWN, Groups, classify, encode_score, group_rows
+from gonogo.report.counts import CONTROL, FIRST_BIN, IDENTICAL, UNKNOWN, classify, encode_score, group_rows
 
 SWEPT = ("absolute", "bound"), (95, 100)
 """Gauges and percentiles whose factors are shown; `gonogo evaluate --sweep` has all."""
@@ -32,6 +34,8 @@ POINTS = 6_000
 """Readings that are shown one by one."""
 WORST, MISSED, ALIKE = 120, 240, 4
 """Cases that are listed, and at most so many of one kernel in one dtype."""
+REASONS, LONGEST = 60, 200
+"""Why cases were refused: so many reasons, of so many letters."""
 
 
 def collect(paths: Sequence[Path], *, holdout: str = "", limits: Sequence[Limit] | None = None) -> dict[str, Any]:
@@ -66,7 +70,7 @@ def collect(paths: Sequence[Path], *, holdout: str = "", limits: Sequence[Limit]
         + [_tell_limit(limit) for limit in calibrate(rows, default_methods()[1])],
         "readings": _sample(rows, device), "drift": _list_drift(rows, devices, device),
         "cases": _list_cases(paths, rows, evaluation, ours.flagged, device),
-        "runs": _list_runs(paths, columns),
+        "runs": _list_runs(paths, columns), "refused": _list_refused(paths),
     }  # fmt: skip
 
 
@@ -237,8 +241,20 @@ def _list_runs(paths: Sequence[Path], columns: Columns) -> list[dict[str, Any]]:
     return told
 
 
+def _list_refused(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Why cases were refused, by op and dtype, the most frequent reasons first."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for folder in find_distinct_runs(paths):
+        for part in list_parts(folder):
+            table = part.read(["op", "dtype", "outcome", "detail"])
+            refused = table.filter(pc.equal(table["outcome"], "refused"))
+            for row in refused.select(["op", "dtype", "detail"]).to_pylist():
+                found[row["op"], row["dtype"], str(row["detail"] or "")[:LONGEST]] += 1
+    return [
+        {"op": op, "dtype": dtype, "why": why, "records": count}
+        for (op, dtype, why), count in found.most_common(REASONS)
+    ]
+
+
 def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
-
-
-__all__ = ["Groups", "collect"]

@@ -225,7 +225,17 @@ function drawReadings(records, update) {
     + "Round: controls. Triangles: faulty kernels. Upright bars: limits.",
     h("div", { class: "row" }, choose("op shown", records.ops, op, (shown) => update(state.op || state.kernel ? { shown, op: shown, kernel: "" } : { shown })),
       choose("gauge", ["absolute", "magnitude", "ulp", "bound", "deterministic"], gauge, (g) => update({ gauge: g }))),
-    legend(DTYPES.map((d, at) => [d, at, 0])), finite.length ? figure : h("p", {}, "No reading of what is chosen is above 0."), table);
+    legend(DTYPES.map((d, at) => [d, at, 0])), finite.length ? figure : h("p", {}, "No reading of what is chosen is above 0."),
+    behind(tabulateReadings(rows, gauge), "The sample as a table"), table);
+}
+
+function tabulateReadings(rows, gauge) {
+  const lines = rows.flatMap((row) => DTYPES.map((dtype) => ({ row, dtype, values: row.values.filter((p) => p.dtype === dtype && p.x !== null).map((p) => p.x).sort((a, b) => a - b) })))
+    .filter((line) => line.values.length);
+  return makeTable([{ name: "kernel", value: (l) => l.row.name, show: (l) => l.row.name }, { name: "role", class: "text", value: (l) => l.row.role, show: (l) => l.row.role },
+    { name: "dtype", class: "text", value: (l) => l.dtype, show: (l) => l.dtype }, { name: "readings", value: (l) => l.values.length },
+    { name: "median", value: (l) => l.values[Math.floor(l.values.length / 2)] }, { name: "largest", value: (l) => l.values.at(-1) }],
+  lines, { caption: `Readings in the gauge ${gauge}, of the sample`, tall: lines.length > 14 });
 }
 
 function drawSignal(records) {
@@ -338,6 +348,9 @@ function drawProvenance(records) {
   return section("provenance", "Where it comes from", `${count(records.evaluation.records)} records, ${records.how}. Every figure is one of gonogo evaluate --json, or a sum of its counts over what is filtered; limits stay those of all records.`,
     table, h("h3", {}, "In no score"), left.length ? makeTable([{ name: "why", value: (l) => l[0], show: (l) => l[0] }, { name: "records", value: (l) => l[1], show: (l) => count(l[1]) }], left,
       { caption: "Records that are left out" }) : h("p", {}, "Nothing is left out."),
+    records.refused.length ? makeTable([{ name: "op", value: (r) => r.op, show: (r) => r.op }, { name: "dtype", class: "text", value: (r) => r.dtype, show: (r) => r.dtype },
+      { name: "records", value: (r) => r.records, show: (r) => count(r.records) }, { name: "why", class: "wrap text", value: (r) => r.why, show: (r) => r.why || "–" }],
+    records.refused.filter((r) => (!state.op || r.op === state.op) && (!state.dtype || r.dtype === state.dtype)), { caption: "Why cases were refused", tall: true }) : null,
     records.merged.length ? h("p", {}, `There are too many groups for one page: ${records.merged.join(" and ")} are not told apart, and take no filter.`) : null);
 }
 
