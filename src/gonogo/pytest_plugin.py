@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     add(
         "--gonogo-report", metavar="FILE", type=_parse_file,
-        help="write a page of all verdicts, as HTML: where in the outputs of what fails the errors lie",
+        help="write a page of what gonogo.verify has judged, as HTML: where in an output the error lies",
     )  # fmt: skip
     parser.addini("gonogo_lock", "lock file with the limits, relative to ROOTDIR", default="gonogo.lock")
     parser.addini("gonogo_limits", "lock or shipped, as for --gonogo-limits", default="lock")

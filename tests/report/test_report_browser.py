@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -62,6 +63,12 @@ def visit(browser):
     assert [url for url in asked if not url.startswith(("file://", "data:"))] == []
 
 
+def open_details(page):
+    """Tables behind pictures are made when they are asked for."""
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.wait_for_function("[...document.querySelectorAll('details')].every((each) => each.children.length > 1)")
+
+
 def read_counts(page):
     numbers = re.findall(r"\d[\d,]*", page.text_content("#counted"))
     return [int(number.replace(",", "")) for number in numbers]
@@ -70,6 +77,7 @@ def read_counts(page):
 def test_every_chart_has_its_marks_and_figures_are_those_of_evaluate(report, visit):
     page = visit(report)
     found = json.loads(gonogo("evaluate", RECORDS, "--json").stdout)["policies"]
+    open_details(page)
     assert page.locator("#headline path.mark").count() == len([each for each in found if each["control_cases"]])
     ours = next(each for each in found if each["name"] == "gonogo")
     cells = page.locator("#headline tr.ours").locator("th, td").all_text_contents()
@@ -87,7 +95,7 @@ def test_every_chart_has_its_marks_and_figures_are_those_of_evaluate(report, vis
     assert page.locator("#sweeps caption:has-text('Limits made from')").count() == 1
     assert page.locator("#cases tbody tr").count() > 100
     assert page.locator("#provenance tbody tr").count() >= 5
-    for picture in page.locator("svg[role=img]").all():
+    for picture in page.locator(".chart svg").all():
         assert picture.get_attribute("aria-label")
 
 
@@ -150,8 +158,60 @@ def test_no_width_scrolls_sideways(width, report, visit, tmp_path):
     page = visit(report, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.screenshot(path=tmp_path / f"{width}.png", full_page=True)
-    for section in page.locator("main > section").all():
-        assert section.bounding_box()["width"] <= width
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    ["bin=x", "bin=control", "gauge=zzz", "gauge=kernel", "kernel=nope", "op=nonsense", "dtype=zz", "kind=y",
+     "shown=q", "op=softmax&kernel=gelu_half_cube", "%E0%A4%A"],
+)  # fmt: skip
+def test_a_link_to_what_is_not_there_shows_what_is(fragment, report, visit):
+    page = visit(report, f"#{fragment}")
+    assert page.locator("main > section").count() == 8
+    assert read_counts(page)[0] > 0
+    for name in ("op", "dtype", "kernel"):
+        chosen = page.input_value(f'#filters select[data-filter="{name}"]')
+        assert chosen in ("", "softmax")
+
+
+def test_what_is_chosen_outlives_links_and_focus(report, visit):
+    page = visit(report, "#op=softmax")
+    page.locator("a.skip").focus()
+    page.keyboard.press("Enter")
+    page.click("#contents a >> nth=2")
+    assert page.evaluate("location.hash") == "#op=softmax"
+    assert page.input_value('#filters select[data-filter="op"]') == "softmax"
+    page.locator('#recall button:text-is("differing")').focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.textContent") == "differing"
+    page.locator("#recall tbody button").first.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.closest('tr').dataset.kernel") in page.evaluate("location.hash")
+
+
+CORNERS = {
+    "one record": [make_row("a")],
+    "only controls": [make_row("a") for _ in range(20)],
+    "zeros": [make_row("a", absolute=0.0, max_abs=0.0, ulp=0.0, bound=0.0, deterministic=0.0) for _ in range(20)],
+    "no ulp, other dtypes": [make_row("a", ulp=None, dtype=dtype) for dtype in ("float64", "float8_e4m3fn") * 10],
+    "infinite": [make_row("a") for _ in range(20)] + [make_row("b", "faulty", ulp=math.inf, bound=math.inf)],
+    "one name in two ops": [make_row("a", op=op, case=f"{op}:f16:8:c:uniform:{at}")
+                            for op in ("softmax", "gelu") for at in range(20)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_few_and_odd_records_are_drawn_in_every_gauge(name, visit, tmp_path):
+    run = write_run(tmp_path / "run", CORNERS[name])
+    made = gonogo("report", run, "-o", tmp_path / "page.html")
+    assert made.returncode == 0, made.stderr
+    for gauge in ("absolute", "ulp", "bound", "deterministic"):
+        page = visit(tmp_path / "page.html", f"#gauge={gauge}")
+        assert page.locator("main > section").count() == 8
+    if name == "one name in two ops":
+        page = visit(tmp_path / "page.html", "#op=gelu")
+        assert read_counts(page)[0] == 20
+        assert page.locator("#readings path.dot").count() > 0
 
 
 def test_dark_and_light_follow_the_system(report, visit):
@@ -164,8 +224,8 @@ def test_dark_and_light_follow_the_system(report, visit):
 
 def test_a_keyboard_reaches_every_control(report, visit):
     page = visit(report, "#op=tanh")
+    open_details(page)
     count = page.evaluate("""() => {
-        document.querySelectorAll('details').forEach((each) => { each.open = true; });
         const controls = [...document.querySelectorAll('a[href], button, select, input, summary, [tabindex="0"]')]
             .filter((each) => each.offsetParent !== null || each instanceof SVGElement);
         controls.forEach((each) => { each.dataset.reached = ''; });
@@ -181,10 +241,8 @@ def test_a_keyboard_reaches_every_control(report, visit):
     assert left == []
 
 
-def test_the_first_paint_is_soon_and_the_search_finds(report, visit):
+def test_the_search_finds_and_a_click_sorts(report, visit):
     page = visit(report)
-    (paint,) = page.evaluate("performance.getEntriesByName('first-contentful-paint').map((each) => each.startTime)")
-    assert paint > 0
     before = page.locator("#cases tbody tr").count()
     page.fill('#cases input[type="search"]', "layernorm f32")
     found = page.locator("#cases tbody tr").all_text_contents()
@@ -255,7 +313,27 @@ def test_a_verdict_shows_where_the_error_lies(visit, tmp_path):
     assert re.search(r"gonogo check \S*kernel\.py:softmax --op softmax --only", text)
     assert page.locator("#kernel-0 rect.tile").count() > 0
     assert page.locator("#kernel-0 line.limit").count() == 3  # one for each axis
-    page.screenshot(path=tmp_path / "verdict.png", full_page=True)
+    page.click("#verdicts tbody a")
+    assert page.evaluate("document.activeElement.textContent") == "kernel.py:softmax"
+    narrow = visit(out, width=360)
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+CRASHES = """
+def softmax(x):
+    raise ValueError("<img src=x onerror=alert(1)>")
+"""
+
+
+def test_a_kernel_without_a_reading_is_no_better_than_others(visit, tmp_path):
+    (tmp_path / "kernel.py").write_text(CRASHES)
+    words = ("kernel.py", "--op", "softmax", "--dtype", "float32", "--cases", 2, "--seed", 1, "--device", "cpu")
+    judged = gonogo("check", *words, "--report", tmp_path / "verdict.html", cwd=tmp_path)
+    assert judged.returncode == 1, judged.stderr
+    page = visit(tmp_path / "verdict.html")
+    assert page.locator("#verdicts tbody tr").locator("th, td").nth(7).text_content() == "–"
+    assert "<img src=x onerror=alert(1)>" in page.text_content("#kernel-0")
+    assert page.locator("main img").count() == 0
 
 
 TESTS = """

@@ -13,6 +13,7 @@ from counted_by_sql import RECORDS
 from evaluate.made_records import make_row, write_run
 
 from gonogo.evaluate import evaluate
+from gonogo.execution.error_map import TILES, map_errors
 from gonogo.records import load_columns
 from gonogo.report.collect import collect
 from gonogo.report.counts import NONE, encode, group_rows
@@ -79,12 +80,30 @@ def test_counts_survive_encoding():
     assert decode(text, [3, 3, 5, 7]).tolist() == [[0, 3], [3, 3], [2, 4], [0, 0]]
 
 
+@pytest.mark.parametrize("shape", [(), (5,), (3, 7), (100, 130), (2, 3, 1, 50, 49), (208, 3)])
+def test_a_map_of_errors_has_every_element_in_its_tile(shape):
+    readings = np.random.default_rng(0).random(int(np.prod(shape)))
+    readings[:: max(1, readings.size // 3)] = np.nan
+    if readings.size > 1:
+        readings[readings.size // 2] = np.inf
+    shown = map_errors(readings, shape, None)
+    whole = np.where(np.isnan(readings), -1, readings).reshape(shape or (1,))
+    assert shown.shape == whole.shape
+    assert whole[shown.index].max() == whole.max() == np.max(shown.tiles)
+    for axis, along in enumerate(shown.along):
+        size, pieces = whole.shape[axis], len(along)
+        assert pieces == min(size, TILES)
+        for at, value in enumerate(along):
+            here = np.arange(size * at // pieces, size * (at + 1) // pieces)  # as the page names them
+            assert value == whole.take(here, axis).max()
+
+
 def test_no_text_ends_the_element_of_the_data():
-    page = make_page({"subtitle": "</script><script>alert(1)</script>\u2028"}, "<b>&")
+    page = make_page({"subtitle": "</script><script>alert(1)</script>\u2028"}, "<b>&{{data}}")
     held = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert held is not None
     assert json.loads(held[1])["subtitle"] == "</script><script>alert(1)</script>\u2028"
-    assert "<title>&lt;b&gt;&amp;</title>" in page
+    assert "<title>&lt;b&gt;&amp;{{data}}</title>" in page
 
 
 def test_a_page_of_all_records_is_small(tmp_path):
@@ -130,6 +149,7 @@ def test_what_cannot_be_reported_on_is_told(tmp_path):
         ((run, "-o", "/proc/none/page.html"), "cannot write"),
         ((run, "--lock", tmp_path / "none.lock"), "there is no"),
         ((run, "--holdout", "moon"), "moon"),
+        (("--atlas", RECORDS / "atlas" / "cpu", "--holdout", "run"), "are about runs"),
         (("--solutions", tmp_path / "none.jsonl"), "there is no file"),
         (("--solutions", tmp_path / "verdicts.jsonl"), "no verdicts on solutions"),
         (("--atlas", run), "no records of torch's ops"),

@@ -26,6 +26,8 @@ def collect_report(
 
     if not (runs or solutions or atlas):
         raise InputError("nothing to report on. Example: gonogo report records -o report.html")
+    if not runs and (lock is not None or holdout):
+        raise InputError("--lock and --holdout are about runs: name some, as in: gonogo report records")
     limits = None if lock is None else read_lock(lock)[0]
     data: dict[str, Any] = {}
     told = []

@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from gonogo.errors import InputError
-from gonogo.evaluate import Evaluation, evaluate, rank
+from gonogo.evaluate import evaluate, rank
 from gonogo.evaluate.drift import find_drift
 from gonogo.evaluate.folds import HOLDOUTS
 from gonogo.evaluate.groups import MANIFEST, Mask, Rows
 from gonogo.evaluate.paper_tables import CURVE, find_tightening
 from gonogo.evaluate.score import calibrate, calibrate_with_universal, default_methods, score_methods
 from gonogo.evaluate.sweep import list_methods
-from gonogo.limits import Limit
+from gonogo.limits import EVERY_OP, Limit
 from gonogo.records import Columns, find_distinct_runs, load_columns, read_description
 from gonogo.records.columns import EVERYTHING
 from gonogo.records.parts import list_parts
@@ -69,7 +69,7 @@ def collect(paths: Sequence[Path], *, holdout: str = "", limits: Sequence[Limit]
         "limits": [_tell_limit(limit) for limit in drawn]
         + [_tell_limit(limit) for limit in calibrate(rows, default_methods()[1])],
         "readings": _sample(rows, device), "drift": _list_drift(rows, devices, device),
-        "cases": _list_cases(paths, rows, evaluation, ours.flagged, device),
+        "cases": _list_cases(paths, rows, ours.flagged, device), "gauges": list(GAUGES), "every_op": EVERY_OP,
         "runs": _list_runs(paths, columns), "refused": _list_refused(paths),
     }  # fmt: skip
 
@@ -105,16 +105,16 @@ def _collect_coarse(rows: Rows, holdout: str, dimensions: dict[str, npt.NDArray[
 
 
 def _list_kernels(rows: Rows) -> list[dict[str, Any]]:
-    """Each kernel by name: op, role, and what it is held against."""
+    """Each kernel of each op: its role, and what it is held against."""
     columns, cells = rows.columns, rows.cells.codes
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     for at in range(len(rows.cells)):
         words = {
             name: columns.names[name][cells[name][at]] if cells[name][at] >= 0 else ""
             for name in ("op", "dtype", "role", "kernel", "contract", "calibrate_against")
         }
         kernel = found.setdefault(
-            words["kernel"],
+            (words["op"], words["kernel"]),
             {"name": words["kernel"], "op": words["op"], "role": words["role"],
              "against": words["calibrate_against"], "contracts": {}},
         )  # fmt: skip
@@ -145,7 +145,7 @@ def _sample(rows: Rows, device: npt.NDArray[np.int16]) -> dict[str, Any]:
     chosen = np.unique(np.concatenate([_take_first(shuffled, stratum, each), _take_first(largest, stratum, 1)]))
     at = there[chosen]
     values = {gauge: [_round(x) for x in columns.readings[gauge][at].tolist()] for gauge in GAUGES}
-    codes = {name: columns.codes[name][at].tolist() for name in ("dtype", "distribution", "kernel")}
+    codes = {name: columns.codes[name][at].tolist() for name in ("op", "dtype", "distribution", "kernel")}
     return codes | {"device": device[at].tolist(), "of": len(there)} | values
 
 
@@ -159,7 +159,7 @@ def _take_first(order: npt.NDArray[np.int64], stratum: npt.NDArray[np.int64], co
 
 
 def _round(value: float) -> float | None:
-    return float(f"{value:.3g}") if math.isfinite(value) else None
+    return None if math.isnan(value) else float(f"{value:.3g}")
 
 
 def _list_drift(rows: Rows, devices: Sequence[str], device: npt.NDArray[np.int16]) -> list[dict[str, Any]]:
@@ -174,7 +174,7 @@ def _list_drift(rows: Rows, devices: Sequence[str], device: npt.NDArray[np.int16
 
 
 def _list_cases(
-    paths: Sequence[Path], rows: Rows, evaluation: Evaluation, flagged: Mask | None, device: npt.NDArray[np.int16]
+    paths: Sequence[Path], rows: Rows, flagged: Mask | None, device: npt.NDArray[np.int16]
 ) -> list[dict[str, Any]]:
     """The worst cases of controls, and the faulty ones with the largest faults that gonogo does not flag."""
     columns = rows.columns
@@ -186,7 +186,7 @@ def _list_cases(
     texts = _read_texts(paths, [at for _, at in chosen])
     return [
         texts[at] | {
-            "kind": kind, "role": columns.names["role"][columns.codes["role"][at]], "device": int(device[at]),
+            "kind": kind, "device": int(device[at]),
             "op": int(columns.codes["op"][at]), "dtype": int(columns.codes["dtype"][at]),
             "distribution": int(columns.codes["distribution"][at]), "kernel": int(columns.codes["kernel"][at]),
             "run": columns.runs[columns.run[at]], "signal": _round(float(signal[at])),
@@ -212,14 +212,14 @@ def _take_rank(order: npt.NDArray[np.int64], stratum: npt.NDArray[Any], count: i
 
 
 def _read_texts(paths: Sequence[Path], wanted: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """The case and shape of some rows, as load_columns numbers them."""
+    """The case of some rows, as load_columns numbers them."""
     found: dict[int, dict[str, Any]] = {}
     ordered, start = np.unique(np.asarray(wanted, np.int64)), 0
     for folder in find_distinct_runs(paths):
         for part in list_parts(folder):
             here = ordered[(ordered >= start) & (ordered < start + part.rows)]
             if here.size:
-                lines = part.read(["case", "shape", "layout"]).take(here - start).to_pylist()
+                lines = part.read(["case"]).take(here - start).to_pylist()
                 found |= dict(zip(here.tolist(), lines, strict=True))
             start += part.rows
     return found
@@ -235,6 +235,7 @@ def _list_runs(paths: Sequence[Path], columns: Columns) -> list[dict[str, Any]]:
         plan = described.get("plan") or {}
         told.append({
             "name": folder.name, "device": columns.devices[at], "records": int(counts[at]),
+            "is_cuda": environment.get("device") == "cuda",
             "environment": {name: str(value) for name, value in environment.items() if _is_plain(value)},
             "plan": {name: value for name, value in plan.items() if _is_plain(value)},
         })  # fmt: skip

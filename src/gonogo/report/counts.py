@@ -7,7 +7,7 @@ far beyond rounding its fault is. All figures of the page are sums over groups, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ CONTROL, IDENTICAL, UNKNOWN, FIRST_BIN = 0, 1, 2, 3
 """Classes of rows. UNKNOWN ones differ by a signal that is not known; from FIRST_BIN on there are bins of it."""
 CLASSES = FIRST_BIN + len(CURVE) - 1
 MOST = 60_000
-"""Groups that a page has; where there are more, distributions and then devices are not told apart."""
+"""Groups that a page has, of 30 bytes each or so; distributions, devices and then kernels are merged for that."""
 NONE, ALL, NOBODY = ".", "#", "-"
 
 
@@ -71,13 +71,12 @@ def make_groups(dimensions: Mapping[str, npt.NDArray[Any]]) -> Groups:
     for codes in dimensions.values():
         outside |= codes < 0
         combination = combination * (int(codes.max(initial=0)) + 1) + codes
-    distinct, first, of_row, rows = np.unique(
+    _, first, of_row, rows = np.unique(
         combination[~outside], return_index=True, return_inverse=True, return_counts=True
     )
     places = np.flatnonzero(~outside)[first]
     numbered = np.full(len(combination), -1, np.int32)
     numbered[~outside] = of_row
-    assert len(distinct) == len(places)
     return Groups(numbered, {name: codes[places].astype(np.int64) for name, codes in dimensions.items()}, rows)
 
 
@@ -89,7 +88,7 @@ def group_rows(dimensions: Mapping[str, npt.NDArray[Any]], most: int = MOST) -> 
         groups = make_groups(kept)
         left = [name for name in ("distribution", "device", "kernel") if name in kept and kept[name].any()]
         if len(groups) <= most or not left:
-            return Groups(groups.of_row, groups.codes, groups.rows, tuple(merged))
+            return replace(groups, merged=tuple(merged))
         merged.append(left[0])
         kept[left[0]] = np.zeros_like(kept[left[0]])
 

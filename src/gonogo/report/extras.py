@@ -84,4 +84,4 @@ def collect_atlas(folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def _round(value: float | None) -> float | None:
-    return value if value is None or not math.isfinite(value) else float(f"{value:.3g}")
+    return None if value is None or math.isnan(value) else float(f"{value:.3g}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from importlib import resources
 from typing import Any
 
@@ -24,9 +25,7 @@ def make_page(data: dict[str, Any], title: str) -> str:
         "data": _write_json(data),
     }
     page = (assets / "page.html").read_text("utf-8")
-    for name, text in parts.items():  # data comes last: what it holds is not looked at again
-        page = page.replace(f"{{{{{name}}}}}", text)
-    return page
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], page)  # at once: a title may look like a place
 
 
 def _write_json(data: dict[str, Any]) -> str:

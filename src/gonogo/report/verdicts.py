@@ -9,34 +9,27 @@ from typing import Any
 
 from gonogo.plain import to_plain
 from gonogo.report.page import make_page
-from gonogo.verdict.verdicts import Verification, tell_verification
+from gonogo.verdict.verdicts import Verification, list_facts
 
 FACTS = (
-    "case", "dtype", "distribution", "layout", "decision", "gauge", "reading", "limit", "share", "message", "error",
-    "printed",
+    "case", "sizes", "distribution", "layout", "decision", "reading", "limit", "share", "message", "error",
 )  # fmt: skip
-TOLD = ("op", "decision", "contract", "limit_from", "cases", "failed", "suspect", "pattern", "replay", "unjudged")
+TOLD = ("op", "decision", "contract", "limit_from", "cases", "failed", "suspect", "pattern")
 
 
 def describe(verification: Verification, name: str) -> dict[str, Any]:
     """Plain data, small enough to travel with the report of a test."""
     told = verification.to_dict()
-    cases = [
-        {fact: case[fact] for fact in FACTS} | {"sizes": case["sizes"]} for case in told["verdicts"]
-    ]  # fmt: skip
+    cases = [{fact: case[fact] for fact in FACTS} for case in told["verdicts"]]
     worst = verification.worst_case
     plain: dict[str, Any] = to_plain({
         "name": name, **{fact: told[fact] for fact in TOLD}, "verdicts": cases,
-        "lines": [_split(line) for line in tell_verification(verification)],
-        "worst": None if worst is None else {"case": worst.case, "limit": worst.verdict.limit},
+        "lines": list_facts(verification),
+        "worst": None if worst is None
+        else {"case": worst.case, "limit": worst.verdict.limit, "gauge": worst.verdict.gauge},
         "map": None if verification.error_map is None else asdict(verification.error_map),
     })  # fmt: skip
     return plain
-
-
-def _split(line: str) -> tuple[str, str]:
-    """A line of a report, which begins with what it tells."""
-    return line[2:13].strip(), line[14:]
 
 
 def write_verdicts(path: Path, verdicts: Sequence[dict[str, Any]]) -> None:

@@ -203,6 +203,11 @@ class Verification:
 
 def tell_verification(verification: Verification) -> list[str]:
     """What a user needs to find the fault, and to know what the verdict is worth, in lines."""
+    return [f"  {name:<11} {text}" for name, text in list_facts(verification)]
+
+
+def list_facts(verification: Verification) -> list[tuple[str, str]]:
+    """The same, each fact with what it is called; without a name it goes on with the one before."""
     worst, largest = verification.worst_case, verification.largest
     lines = _tell_failure(verification, worst) if worst is not None else _tell_suspect(verification)
     if largest is not None and largest is not worst:
@@ -212,7 +217,7 @@ def tell_verification(verification: Verification) -> list[str]:
         lines.append(("note", INTERPRETED))
     lines += [("note", note) for note in verification.notes]
     lines.append(("recorded", str(verification.recorded or "")))
-    return [f"  {name:<11} {text}" for name, text in lines if text]
+    return [(name, text) for name, text in lines if text]
 
 
 def _tell_failure(verification: Verification, worst: CaseVerdict) -> list[tuple[str, str]]:

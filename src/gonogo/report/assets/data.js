@@ -4,13 +4,19 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const FILTERS = ["op", "dtype", "distribution", "device", "kernel"];
 const USUAL = { op: "", dtype: "", distribution: "", device: "", kernel: "", bin: "manifest", gauge: "bound",
-                shown: "", kind: "missed", find: "", sort: "" };
+                shown: "", kind: "missed", find: "" };
 const state = { ...USUAL };
 
-function readFragment() {
+// `options` are what each may be: a link may be older than the page, and name what is no longer there.
+function readFragment(options) {
   const told = new URLSearchParams(location.hash.slice(1));
-  for (const name of Object.keys(USUAL)) state[name] = told.get(name) ?? USUAL[name];
+  for (const name of Object.keys(USUAL)) {
+    const value = told.get(name) ?? USUAL[name];
+    state[name] = !options[name] || options[name].includes(value) ? value : USUAL[name];
+  }
 }
+
+const readingOf = (x) => x === "inf" ? Infinity : x; // JSON has no infinities
 
 function writeFragment() {
   const told = new URLSearchParams();
@@ -115,6 +121,7 @@ const count = (n) => n.toLocaleString("en-US");
 const percent = (x, digits = 2) => x === null || x === undefined ? "–" : (100 * x).toFixed(digits) + " %";
 function number(x) {
   if (x === null || x === undefined) return "–";
+  if (x === "inf") return "∞";
   if (typeof x !== "number") return String(x);
   if (x === 0) return "0";
   if (!Number.isFinite(x)) return x > 0 ? "∞" : "–";

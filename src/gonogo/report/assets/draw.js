@@ -59,7 +59,11 @@ function makeTable(columns, rows, options = {}) {
                     role: options.tall ? "region" : null, "aria-label": options.tall ? options.caption : null }, table);
 }
 
-const behind = (table, words = "The same as a table") => h("details", {}, h("summary", {}, words), table);
+// Behind a summary, made when it is first opened: of many, few are.
+function behind(make, words = "The same as a table") {
+  const details = h("details", { ontoggle: () => { if (details.open && details.children.length === 1) details.append(make()); } }, h("summary", {}, words));
+  return details;
+}
 
 // A scale from values to places; logarithmic ones give whole powers of ten as ticks.
 function scale(low, high, from, to, log) {
@@ -93,9 +97,15 @@ function frame(box, x, y, words) {
     h("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }),
     ...x.ticks.map((t) => h("text", { class: "soft", x: x(t), y: bottom + 16, "text-anchor": "middle" }, words.xTick(t))),
     ...(y ? y.ticks.map((t) => h("text", { class: "soft", x: left - 6, y: y(t) + 4, "text-anchor": "end" }, words.yTick(t))) : []),
-    h("text", { x: (left + right) / 2, y: bottom + 34, "text-anchor": "middle" }, words.x),
+    h("text", { x: right, y: bottom + 34, "text-anchor": "end" }, words.x),
     words.y ? h("text", { x: left, y: top - 10 }, words.y) : null,
   ];
+}
+
+// A name in so many pixels: its end tells kernels apart as much as its beginning.
+function fit(words, pixels) {
+  const most = Math.max(8, Math.floor(pixels / 7));
+  return words.length <= most ? words : words.slice(0, Math.ceil(most / 2)) + "…" + words.slice(words.length - Math.floor(most / 2) + 1);
 }
 
 const SHAPES = [
@@ -137,6 +147,7 @@ function chart(label, height, draw) {
     const width = Math.max(280, Math.min(holder.clientWidth || 900, 1460));
     const made = h("svg", { role: "img", "aria-label": label, width, viewBox: "0 0 1 1" });
     const tall = draw(made, width) ?? height;
+    if (made.querySelector("[tabindex]")) made.setAttribute("role", "group"); // what is in an image is not read out
     made.setAttribute("height", tall);
     made.setAttribute("viewBox", `0 0 ${width} ${tall}`);
     holder.replaceChildren(made);
@@ -145,15 +156,27 @@ function chart(label, height, draw) {
   return holder;
 }
 
-function choose(words, names, chosen, onchange, all = "") {
+function choose(words, names, chosen, onchange, all = "", disabled = false) {
   const options = [...(all ? [h("option", { value: "" }, all)] : []),
                    ...names.map((name) => h("option", { value: name, selected: name === chosen }, name))];
-  return h("label", {}, words, h("select", { onchange: (event) => onchange(event.target.value), "data-filter": words }, options));
+  return h("label", {}, words, h("select", { onchange: (event) => onchange(event.target.value), "data-filter": words, disabled }, options));
 }
 
 function pick(words, names, chosen, onchange) {
   return h("div", { role: "group", "aria-label": words, class: "row" }, h("span", { class: "note" }, words),
-    names.map((name) => h("button", { type: "button", "aria-pressed": String(name === chosen), onclick: () => onchange(name) }, name || "all")));
+    names.map((name) => h("button", { type: "button", "aria-pressed": String(name === chosen), "data-filter": `${words} ${name}`, onclick: () => onchange(name) }, name || "all")));
+}
+
+// A field, and the rows of a table that have all of its words.
+function searchable(hint, name, rows, words, makeRows, value = "", onfind = () => {}) {
+  const holder = h("div"), field = h("input", { type: "search", value, placeholder: hint, "data-filter": name });
+  const fill = () => {
+    const wanted = field.value.toLowerCase().split(/\s+/);
+    holder.replaceChildren(makeRows(rows.filter((row) => wanted.every((word) => words(row).toLowerCase().includes(word)))));
+  };
+  field.addEventListener("input", () => { onfind(field.value); fill(); });
+  fill();
+  return [h("label", {}, "search", field), holder];
 }
 
 function section(id, title, words, ...content) {

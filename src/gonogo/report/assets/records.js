@@ -2,9 +2,12 @@
 
 const OURS = "gonogo";
 const NAMED = { gonogo: 0, paper: 1, current: 2, torch_testing: 3, kernelbench: 4, flash_attention: 5 };
-const BINS = ["all", "differing", "manifest"];
-const DTYPES = ["float16", "bfloat16", "float32"];
-const colourOf = (dtype) => Math.max(0, DTYPES.indexOf(dtype));
+const BINS = ["all", "differing", "manifest"], KINDS = ["missed", "control"];
+const DTYPES = ["float16", "bfloat16", "float32"]; // and whatever else there is, in the order it comes
+function colourOf(dtype) {
+  if (!DTYPES.includes(dtype)) DTYPES.push(dtype);
+  return DTYPES.indexOf(dtype) % 7;
+}
 
 class Records {
   constructor(told) {
@@ -13,9 +16,21 @@ class Records {
     const { groups } = told.coarse;
     this.sweep = told.coarse.sweep.map((method) => decodeMethod(method, groups.rows));
     this.holdouts = told.coarse.holdouts.map((method) => decodeMethod(method, groups.rows));
-    this.kernelOf = new Map(told.kernels.map((kernel) => [kernel.name, kernel]));
     this.ops = [...told.names.op].sort();
-    this.dtypes = [...told.names.dtype].sort((a, b) => DTYPES.indexOf(a) - DTYPES.indexOf(b));
+    this.dtypes = [...told.names.dtype].sort((a, b) => colourOf(a) - colourOf(b));
+    this.cuda = new Set(told.runs.filter((run) => run.is_cuda).map((run) => run.device));
+  }
+
+  // A kernel by its name, which several ops may have.
+  kernelOf(name, op = state.op) {
+    return this.kernels.find((kernel) => kernel.name === name && (!op || kernel.op === op));
+  }
+
+  // What each part of the state may be.
+  get options() {
+    const kernels = this.kernels.map((kernel) => kernel.name);
+    return { op: ["", ...this.ops], dtype: ["", ...this.dtypes], distribution: ["", ...this.names.distribution], device: ["", ...this.names.device],
+             kernel: ["", ...kernels], bin: BINS, gauge: this.gauges, kind: KINDS, shown: ["", ...this.ops] };
   }
 
   // Nothing is filtered.
@@ -102,9 +117,9 @@ function drawHeadline(records, scores) {
 
 function drawTightening(records) {
   const cells = records.tightening.filter((cell) => {
-    const kernel = records.kernelOf.get(cell.kernel);
-    return (!state.op || kernel?.op === state.op) && (!state.dtype || cell.dtype === state.dtype) && (!state.kernel || cell.kernel === state.kernel
-      || records.kernelOf.get(state.kernel)?.against === cell.kernel);
+    const of = records.kernelOf(cell.kernel, ""), chosen = records.kernelOf(state.kernel);
+    return (!state.op || of?.op === state.op) && (!state.dtype || cell.dtype === state.dtype)
+      && (!state.kernel || cell.kernel === state.kernel || chosen?.against === cell.kernel);
   }).map((cell) => ({ ...cell, factor: cell.calibrated ? cell.current / cell.calibrated : null }))
     .sort((a, b) => (b.factor ?? Infinity) - (a.factor ?? Infinity));
   const most = Math.max(10, ...cells.map((cell) => cell.factor ?? 1)) * 2, fewest = Math.min(1, ...cells.map((cell) => cell.factor ?? 1));
@@ -118,7 +133,7 @@ function drawTightening(records) {
         + (cell.factor ? `, ${number(cell.factor)}×` : "");
       svg.append(h("rect", told(words, { class: `k${colourOf(cell.dtype)} mark`, x: Math.min(x(1), end), y: y + 3, height: step - 6, rx: 2,
         width: Math.max(1.5, Math.abs(end - x(1))) })),
-        h("text", { x: box.left - 6, y: y + step - 6, "text-anchor": "end" }, width < 620 ? `${cell.kernel.slice(0, 18)} ${cell.dtype.replace("loat", "")}` : `${cell.kernel}  ${cell.dtype}`),
+        h("text", { x: box.left - 6, y: y + step - 6, "text-anchor": "end" }, fit(`${cell.kernel} ${width < 620 ? cell.dtype.replace("loat", "") : cell.dtype}`, box.left - 10)),
         h("text", { class: "soft", x: end + 4, y: y + step - 6 }, cell.factor === null ? "exact" : number(+cell.factor.toPrecision(3)) + "×"));
     });
     return box.bottom + 44;
@@ -130,92 +145,110 @@ function drawTightening(records) {
   ], cells, { caption: "p95 × 1.5 of what controls read, beside the hand-picked atol", tall: cells.length > 20 });
   return section("tightening", "How much tighter a measured tolerance is",
     "The hand-picked atol of each control over the one that the paper’s rule makes of its readings; to the right of 1 the hand-picked one is looser. "
-    + "Distribution and device do not act here.", cells.length ? [legend(DTYPES.map((d, at) => [d, at, 1])), figure, behind(table)]
+    + "Distribution and device do not act here.", cells.length ? [legend(records.dtypes.map((d) => [d, colourOf(d), 1])), figure, behind(() => table)]
       : h("p", {}, "No control here has a hand-picked tolerance."));
 }
 
 function drawHeatMap(records, update) {
-  const mask = chooseGroups(records.groups, records.merged, records.names), { kernel: kernels, class: classes } = records.groups;
-  const wanted = records.inBin(state.bin), lines = new Map();
+  const mask = chooseGroups(records.groups, records.merged, records.names), { op: ops, kernel: kernels, class: classes } = records.groups;
+  const wanted = records.inBin(state.bin), lines = new Map(), isMerged = records.merged.includes("kernel");
   records.methods.forEach((method, column) => {
     for (let at = 0; at < mask.length; at++) {
       if (!mask[at] || !wanted(classes[at])) continue;
-      if (!lines.has(kernels[at])) lines.set(kernels[at], records.methods.map(() => [0, 0]));
-      const cell = lines.get(kernels[at])[column];
+      const key = ops[at] * records.names.kernel.length + kernels[at];
+      if (!lines.has(key)) lines.set(key, records.methods.map(() => [0, 0]));
+      const cell = lines.get(key)[column];
       cell[0] += method.flagged[at];
       cell[1] += method.judged[at];
     }
   });
-  const ordered = [...lines].map(([code, cells]) => ({ name: records.names.kernel[code], cells }))
-    .sort((a, b) => (records.kernelOf.get(a.name)?.op ?? "").localeCompare(records.kernelOf.get(b.name)?.op ?? "") || a.name.localeCompare(b.name));
+  const { length } = records.names.kernel;
+  const ordered = (isMerged ? [] : [...lines]).map(([key, cells]) => ({ name: records.names.kernel[key % length], op: records.names.op[Math.floor(key / length)], cells }))
+    .sort((a, b) => a.op.localeCompare(b.op) || a.name.localeCompare(b.name));
   const cell = ([part, whole], policy, kernel) => {
     if (!whole) return h("td", { class: "none" }, "·");
-    const share = part / whole, light = share < 0.5;
+    const share = part / whole, light = share < 0.5; // no shade between, on which neither ink nor paper could be read
     const words = `${kernel} by ${policy}: ${count(part)} of ${count(whole)} ${state.bin} cases flagged`;
     return h("td", { title: words, "data-part": part, "data-whole": whole,
-      style: `background: rgba(var(--heat), ${(0.08 + 0.87 * share).toFixed(3)}); color: ${light ? "var(--ink)" : "var(--paper)"}` },
+      style: `background: rgba(var(--heat), ${(light ? 0.06 + 0.7 * share : 0.7 + 0.28 * share).toFixed(3)}); color: ${light ? "var(--ink)" : "var(--paper)"}` },
       part === whole ? "100" : part === 0 ? "0" : (100 * share).toFixed(share > 0.99 ? 1 : 0));
   };
   const table = h("table", { class: "heat" }, h("caption", {}, `% of ${state.bin} cases flagged; ${ordered.length} faulty kernels × ${records.methods.length} policies`),
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "faulty kernel"),
       records.methods.map((m) => h("th", { scope: "col" }, h("span", { class: "slant" }, m.name))))),
     h("tbody", {}, ordered.map((line) => h("tr", { "data-kernel": line.name }, h("th", { scope: "row" },
-      h("button", { type: "button", "aria-pressed": String(state.kernel === line.name), onclick: () =>
-        update({ kernel: state.kernel === line.name ? "" : line.name, op: records.kernelOf.get(line.name)?.op ?? "" }) }, line.name)),
+      h("button", { type: "button", "aria-pressed": String(state.kernel === line.name), "data-filter": `kernel ${line.name}`, onclick: () =>
+        update({ kernel: state.kernel === line.name ? "" : line.name, op: line.op }) }, line.name)),
       line.cells.map((each, at) => cell(each, records.methods[at].name, line.name))))));
   return section("recall", "Which faulty kernels each tolerance sees",
     "Darker is better. Identical cases, whose bits are the control’s, no tolerance can flag: they are in “all” only. A click on a kernel filters the page to it.",
     h("div", { class: "row" }, pick("bin", BINS, state.bin, (bin) => update({ bin })),
       pick("dtype", ["", ...records.dtypes], state.dtype, (dtype) => update({ dtype }))),
     ordered.length ? h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Recall per faulty kernel" }, table)
-      : h("p", {}, "No faulty kernel was run on what is chosen."));
+      : h("p", {}, isMerged ? "There are too many kernels for one page: they are not told apart." : "No faulty kernel was run on what is chosen."));
 }
 
-function drawReadings(records, update) {
-  const op = state.op || (state.kernel && records.kernelOf.get(state.kernel)?.op) || (records.ops.includes(state.shown) ? state.shown : records.ops[0]);
-  const gauge = state.gauge, { readings, names } = records, points = new Map();
-  const fits = (name, code) => !state[name] || records.merged.includes(name) || names[name][code] === state[name];
+// The kernels of an op with the readings of the sample that are chosen, controls first.
+function gatherReadings(records, op) {
+  const { readings, names } = records, points = new Map();
   for (let at = 0; at < readings.kernel.length; at++) {
-    const kernel = names.kernel[readings.kernel[at]], told = records.kernelOf.get(kernel);
-    if (told.op !== op || !["dtype", "distribution", "device"].every((name) => fits(name, readings[name][at]))) continue;
-    if (state.kernel && kernel !== state.kernel && records.kernelOf.get(state.kernel).against !== kernel && told.role !== "control") continue;
+    if (names.op[readings.op[at]] !== op) continue;
+    if (!["dtype", "distribution", "device"].every((name) => !state[name] || names[name][readings[name][at]] === state[name])) continue;
+    const kernel = names.kernel[readings.kernel[at]], x = readingOf(readings[state.gauge][at]);
+    if (x === null || (state.kernel && kernel !== state.kernel && records.kernelOf(kernel, op)?.role !== "control")) continue;
     if (!points.has(kernel)) points.set(kernel, []);
-    points.get(kernel).push({ x: readings[gauge][at], dtype: names.dtype[readings.dtype[at]] });
+    points.get(kernel).push({ x, dtype: names.dtype[readings.dtype[at]] });
   }
-  const rows = [...points].map(([name, values]) => ({ ...records.kernelOf.get(name), values }))
+  return [...points].map(([name, values]) => ({ ...records.kernelOf(name, op), values }))
     .sort((a, b) => (a.role === "control" ? 0 : 1) - (b.role === "control" ? 0 : 1) || a.name.localeCompare(b.name));
-  const finite = rows.flatMap((row) => row.values.map((p) => p.x)).filter((x) => x !== null && x > 0);
-  const limitsOf = (row) => records.limits.filter((limit) => limit.gauge === gauge && (
-    limit.op === op && (limit.kernel ? limit.kernel === (row.role === "control" ? row.name : row.against) : Object.values(row.contracts).includes(limit.contract)))
-    && (!state.dtype || !limit.dtype || limit.dtype === state.dtype));
-  const shownLimits = rows.flatMap(limitsOf).map((limit) => limit.value).filter((v) => v > 0);
-  const ofControls = rows.filter((row) => row.role === "control").flatMap((row) => row.values.map((p) => p.x)).filter((x) => x > 0).sort((a, b) => a - b);
-  const middle = shownLimits.length ? Math.max(...shownLimits) : ofControls[Math.floor(0.95 * ofControls.length)] ?? finite[0];
-  const low = Math.max(Math.min(...finite, ...shownLimits), middle / 1e4) / 1.5, high = Math.min(Math.max(...finite, ...shownLimits), middle * 1e5) * 1.5;
-  const figure = chart(`Readings of kernels of ${op} in the gauge ${gauge}, controls above, faulty ones below, with their limits`, 0, (svg, width) => {
+}
+
+// The limits that a kernel is held to in a gauge: its op's own, or those for all ops.
+function findLimits(records, op, row, gauge) {
+  const fits = (limit) => limit.gauge === gauge && (!state.dtype || !limit.dtype || limit.dtype === state.dtype);
+  const contracts = Object.values(row.contracts), control = row.role === "control" ? row.name : row.against;
+  const own = records.limits.filter((limit) => fits(limit) && limit.op === op && (limit.kernel ? limit.kernel === control : contracts.includes(limit.contract)));
+  return own.length ? own : records.limits.filter((limit) => fits(limit) && limit.op === records.every_op && contracts.includes(limit.contract));
+}
+
+// From where to where: around the limits, or what controls read; what is further off stands at the edge.
+const BELOW = 1e4, ABOVE = 1e5;
+function findRange(rows, limits) {
+  const positive = rows.flatMap((row) => row.values.map((p) => p.x)).filter((x) => x > 0 && Number.isFinite(x)).sort((a, b) => a - b);
+  if (!positive.length) return null;
+  const middle = limits.length ? Math.max(...limits) : positive[Math.floor(positive.length / 2)];
+  return [Math.max(Math.min(positive[0], ...limits), middle / BELOW) / 1.5, Math.min(Math.max(positive.at(-1), ...limits), middle * ABOVE) * 1.5];
+}
+
+function drawStrips(records, op, rows, gauge, [low, high]) {
+  return chart(`Readings of kernels of ${op} in the gauge ${gauge}, controls above, faulty ones below, with their limits`, 0, (svg, width) => {
     const step = 26, left = Math.min(270, width * 0.42), box = { left: left + 22, right: width - 14, top: 20, bottom: 26 + step * rows.length };
     const x = scale(low, high, box.left, box.right, true);
-    svg.append(...frame(box, x, null, { xTick: power, x: `${gauge} reading (at the edges: 0 and what is beyond)` }).filter(Boolean));
+    svg.append(...frame(box, x, null, { xTick: power, x: `${gauge} reading (at the edges: 0, and what is beyond)` }).filter(Boolean));
     rows.forEach((row, at) => {
       const middle = box.top + 6 + at * step + step / 2;
-      svg.append(h("text", { x: left, y: middle + 4, "text-anchor": "end", class: row.role === "control" ? "" : "soft" },
-        width < 620 ? row.name.slice(0, 20) : row.name));
+      svg.append(h("text", told(row.name, { x: left, y: middle + 4, "text-anchor": "end", class: row.role === "control" ? "" : "soft" }), fit(row.name, left)));
       for (const p of row.values) {
         const colour = colourOf(p.dtype), y = middle + (colour - 1) * 6;
-        const place = p.x === null || p.x > high ? box.right + 7 : p.x < low ? box.left - 8 : x(p.x);
-        svg.append(mark(row.role === "control" ? 0 : 2, place, y, 2.4, { class: `k${colour} dot`, opacity: 0.75 }));
+        const place = p.x > high ? box.right + 7 : p.x < low ? box.left - 8 : x(p.x);
+        svg.append(mark(row.role === "control" ? 0 : 2, place, y, 2.4, { class: `k${colour} dot` }));
       }
-      for (const limit of limitsOf(row)) {
+      for (const limit of findLimits(records, op, row, gauge)) {
         const dy = limit.dtype ? (colourOf(limit.dtype) - 1) * 6 : 0, half = limit.dtype ? 4 : step / 2 - 1;
-        const words = `limit ${number(limit.value)} of ${limit.op}, ${limit.contract}${limit.dtype ? ", " + limit.dtype : ""}: ${limit.rule} of ${count(limit.cases)} cases`;
+        const words = `limit ${number(limit.value)} of ${limit.op === records.every_op ? "all ops" : limit.op}, ${limit.contract}${limit.dtype ? ", " + limit.dtype : ""}: ${limit.rule} of ${count(limit.cases)} cases`;
         svg.append(h("line", told(words, { class: "limit", x1: x(limit.value || low), x2: x(limit.value || low), y1: middle + dy - half, y2: middle + dy + half })));
       }
     });
     return box.bottom + 44;
   });
-  const limits = records.limits.filter((limit) => limit.op === op && limit.gauge === gauge && (!state.dtype || !limit.dtype || limit.dtype === state.dtype));
+}
+
+function drawReadings(records, update) {
+  const op = state.op || records.kernelOf(state.kernel)?.op || state.shown || records.ops[0], { gauge } = state, { readings } = records;
+  const rows = gatherReadings(records, op), limits = [...new Set(rows.flatMap((row) => findLimits(records, op, row, gauge)))];
+  const range = findRange(rows, limits.map((limit) => limit.value).filter((value) => value > 0));
   const table = limits.length ? makeTable([
-    { name: "limit", value: (l) => l.kernel ?? l.op, show: (l) => l.kernel ?? l.op }, { name: "contract", class: "text", value: (l) => l.contract, show: (l) => l.contract },
+    { name: "limit", value: (l) => l.kernel ?? l.op, show: (l) => l.op === records.every_op ? "all ops" : l.kernel ?? l.op }, { name: "contract", class: "text", value: (l) => l.contract, show: (l) => l.contract },
     { name: "dtype", class: "text", value: (l) => l.dtype ?? "", show: (l) => l.dtype ?? "all" }, { name: "rule", class: "text", value: (l) => l.rule, show: (l) => l.rule },
     { name: "value", value: (l) => l.value }, { name: "worst control", value: (l) => l.worst }, { name: "cases", value: (l) => l.cases, show: (l) => count(l.cases) },
     { name: "false positives at most", value: (l) => l.fp_upper95, show: (l) => percent(l.fp_upper95, 3) },
@@ -224,13 +257,13 @@ function drawReadings(records, update) {
     `A sample: ${count(readings.kernel.length)} of ${count(readings.of)} readings, the largest of each kernel, dtype and device among them. `
     + "Round: controls. Triangles: faulty kernels. Upright bars: limits.",
     h("div", { class: "row" }, choose("op shown", records.ops, op, (shown) => update(state.op || state.kernel ? { shown, op: shown, kernel: "" } : { shown })),
-      choose("gauge", ["absolute", "magnitude", "ulp", "bound", "deterministic"], gauge, (g) => update({ gauge: g }))),
-    legend(DTYPES.map((d, at) => [d, at, 0])), finite.length ? figure : h("p", {}, "No reading of what is chosen is above 0."),
-    behind(tabulateReadings(rows, gauge), "The sample as a table"), table);
+      choose("gauge", records.gauges, gauge, (g) => update({ gauge: g }))),
+    legend(records.dtypes.map((d) => [d, colourOf(d), 0])),
+    range ? [drawStrips(records, op, rows, gauge, range), behind(() => tabulateReadings(rows, gauge), "The sample as a table")] : h("p", {}, "No reading of what is chosen is above 0."), table);
 }
 
 function tabulateReadings(rows, gauge) {
-  const lines = rows.flatMap((row) => DTYPES.map((dtype) => ({ row, dtype, values: row.values.filter((p) => p.dtype === dtype && p.x !== null).map((p) => p.x).sort((a, b) => a - b) })))
+  const lines = rows.flatMap((row) => DTYPES.map((dtype) => ({ row, dtype, values: row.values.filter((p) => p.dtype === dtype).map((p) => p.x).sort((a, b) => a - b) })))
     .filter((line) => line.values.length);
   return makeTable([{ name: "kernel", value: (l) => l.row.name, show: (l) => l.row.name }, { name: "role", class: "text", value: (l) => l.row.role, show: (l) => l.row.role },
     { name: "dtype", class: "text", value: (l) => l.dtype, show: (l) => l.dtype }, { name: "readings", value: (l) => l.values.length },
@@ -264,7 +297,22 @@ function drawSignal(records) {
     value: (l) => shares(l)[at], show: (l) => l.values[at].cases ? `${percent(shares(l)[at], 1)} of ${count(l.values[at].cases)}` : "–" }))],
     lines, { caption: "Share of differing cases flagged, by signal", mark: (l) => l.name === OURS ? "ours" : null });
   return section("signal", "How small a fault each tolerance sees", "Below 1 a fault is smaller than rounding, and nothing should flag it for sure; what fails outright is at the right end.",
-    legend(Object.entries(NAMED).filter(([name]) => lines.some((l) => l.name === name)).map(([name, colour]) => [name, colour])), figure, behind(table));
+    legend(Object.entries(NAMED).filter(([name]) => lines.some((l) => l.name === name)).map(([name, colour]) => [name, colour])), figure, behind(() => table));
+}
+
+function drawSweep(families, swept) {
+  const tell = (s) => `${s.name}\nfalse positives ${count(s.controls.flagged)} of ${count(s.controls.cases)}, ${percent(s.fp, 3)}\nmanifest ${percent(s.recall)}`;
+  return chart("False-positive rate against recall as factors and percentiles move", 400, (svg, width) => {
+    const box = { left: 58, right: width - 20, top: 34, bottom: 346 }, least = Math.min(1e-4, ...swept.map((s) => s.fp || 1)) / 2;
+    const bottom = Math.min(0.9, ...swept.map((s) => s.recall));
+    const x = scale(least, Math.max(0.2, ...swept.map((s) => s.fp)), box.left + 26, box.right, true), y = scale(bottom, 1, box.bottom, box.top, false);
+    const place = (s) => [s.fp ? x(s.fp) : box.left + 10, y(s.recall)];
+    svg.append(...frame(box, x, y, { xTick: power, yTick: (t) => percent(t, bottom > 0.8 ? 1 : 0), x: "false-positive rate (0 at the left)", y: "manifest faults flagged" }).filter(Boolean));
+    [...families.values()].forEach((line, at) => {
+      svg.append(h("polyline", { class: `line s${at % 7}`, points: line.map((s) => place(s).join(",")).join(" ") }));
+      for (const s of line) svg.append(mark(at, ...place(s), 4, told(tell(s), { class: `k${at % 7} mark` })));
+    });
+  });
 }
 
 function drawSweeps(records) {
@@ -279,18 +327,6 @@ function drawSweeps(records) {
     if (!families.has(family)) families.set(family, []);
     families.get(family).push(s);
   }
-  const tell = (s) => `${s.name}\nfalse positives ${count(s.controls.flagged)} of ${count(s.controls.cases)}, ${percent(s.fp, 3)}\nmanifest ${percent(s.recall)}`;
-  const figure = chart("False-positive rate against recall as factors and percentiles move", 400, (svg, width) => {
-    const box = { left: 58, right: width - 20, top: 34, bottom: 346 }, least = Math.min(1e-4, ...swept.map((s) => s.fp || 1)) / 2;
-    const bottom = Math.min(0.9, ...swept.map((s) => s.recall));
-    const x = scale(least, Math.max(0.2, ...swept.map((s) => s.fp)), box.left + 26, box.right, true), y = scale(bottom, 1, box.bottom, box.top, false);
-    const place = (s) => [s.fp ? x(s.fp) : box.left + 10, y(s.recall)];
-    svg.append(...frame(box, x, y, { xTick: power, yTick: (t) => percent(t, bottom > 0.8 ? 1 : 0), x: "false-positive rate (0 at the left)", y: "manifest faults flagged" }).filter(Boolean));
-    [...families.values()].forEach((line, at) => {
-      svg.append(h("polyline", { class: `line s${at % 7}`, points: line.map((s) => place(s).join(",")).join(" ") }));
-      for (const s of line) svg.append(mark(at, ...place(s), 4, told(tell(s), { class: `k${at % 7} mark` })));
-    });
-  });
   const held = records.holdouts.map(score);
   const share = (part) => ({ value: (s) => rate(s[part].flagged, s[part].cases), show: (s) => s[part].cases
     ? `${percent(rate(s[part].flagged, s[part].cases), part === "controls" ? 3 : 2)} of ${count(s[part].cases)}` : "–" });
@@ -307,35 +343,28 @@ function drawSweeps(records) {
     { name: "on", class: "text", value: (d) => d.to, show: (d) => d.to }, { name: "median there", value: (d) => d.before.median }, { name: "here", value: (d) => d.after.median },
     { name: "limit", value: (d) => d.limit }, { name: "largest here", value: (d) => d.after.largest },
     { name: "above", value: (d) => d.above, show: (d) => `${count(d.above)} of ${count(d.after.cases)}` },
-  ], drift, { caption: `${moved} of ${drift.length} limits do not hold on the other device`, tall: true, by: "above" }) : h("p", {}, "Runs of one device only: nothing drifts.");
+  ], drift, { caption: `${moved} of ${drift.length} limits do not hold on the other device`, tall: true, by: "above" }) : h("p", {}, records.names.device.length > 1 ? "No limit of what is chosen was measured on two devices." : "Runs of one device only: nothing drifts.");
   const left = Object.entries(skipped).map(([name, why]) => h("p", { class: "note" }, `Hold-out ${name}: ${why}`));
-  return section("sweeps", "Other factors, other hold-outs, other devices", "Each line is a gauge with one percentile, or one floor, from the smallest factor or margin to the largest. A kernel that is chosen does not act here.",
-    legend([...families.keys()].map((name, at) => [name, at % 7, at])), swept.length ? figure : null,
-    behind(makeTable([{ name: "gauge × rule", value: (s) => s.name, show: (s) => s.name }, { name: "false positives", ...share("controls") }, { name: "manifest flagged", ...share("manifest") }],
+  return section("sweeps", "Other factors, other hold-outs, other devices", "Each line is a gauge with one percentile, or one floor, from the smallest factor or margin to the largest. A kernel that is chosen does not act here, nor dtype and distribution on drift.",
+    swept.length ? [legend([...families.keys()].map((name, at) => [name, at % 7, at])), drawSweep(families, swept)] : null,
+    behind(() => makeTable([{ name: "gauge × rule", value: (s) => s.name, show: (s) => s.name }, { name: "false positives", ...share("controls") }, { name: "manifest flagged", ...share("manifest") }],
       swept, { caption: "Sweep", tall: true })), h("h3", {}, "Hold-outs"), holdouts, left, h("h3", {}, "Drift between devices"), drifts);
 }
 
 function drawCases(records, update) {
   const { names } = records;
-  const cases = records.cases.filter((c) => c.kind === state.kind && FILTERS.every((name) => !state[name] || names[name][c[name]] === state[name]));
-  const command = (c) => `gonogo show ${c.case} ${names.kernel[c.kernel]}${/NVIDIA|AMD Instinct/.test(names.device[c.device]) ? " --device cuda" : ""}`;
-  const words = (c) => [c.case, names.kernel[c.kernel], names.op[c.op], names.dtype[c.dtype], names.distribution[c.distribution], c.run].join(" ").toLowerCase();
-  const holder = h("div");
-  const fill = () => {
-    const found = cases.filter((c) => state.find.toLowerCase().split(/\s+/).every((word) => words(c).includes(word)));
-    holder.replaceChildren(makeTable([
-      { name: "case", value: (c) => c.case, show: (c) => h("code", {}, c.case) }, { name: "kernel", class: "text", value: (c) => names.kernel[c.kernel], show: (c) => names.kernel[c.kernel] },
-      { name: "run", class: "text", value: (c) => c.run, show: (c) => c.run }, { name: "signal", value: (c) => c.signal },
-      ...["bound", "deterministic", "ulp", "absolute"].map((gauge) => ({ name: gauge, value: (c) => c.readings[gauge] })),
-      { name: "replay", class: "text", value: command, show: (c) => h("span", {}, copyButton(command(c)), " ", h("code", {}, command(c))) },
-    ], found, { caption: `${found.length} of ${cases.length} cases listed`, tall: true }));
-  };
-  const find = h("input", { type: "search", value: state.find, placeholder: "softmax f16 spike", "data-filter": "find", oninput: (event) => {
-    state.find = event.target.value; writeFragment(); fill();
-  } });
-  fill();
+  const cases = records.cases.filter((c) => c.kind === state.kind && FILTERS.every((name) => !state[name] || records.merged.includes(name) || names[name][c[name]] === state[name]));
+  const quote = (word) => /^[\w.:+-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'"; // names are of strangers
+  const command = (c) => `gonogo show ${quote(c.case)} ${quote(names.kernel[c.kernel])}${records.cuda.has(names.device[c.device]) ? " --device cuda" : ""}`;
+  const words = (c) => [c.case, names.kernel[c.kernel], names.op[c.op], names.dtype[c.dtype], names.distribution[c.distribution], c.run].join(" ");
+  const [search, table] = searchable("softmax f16 spike", "find", cases, words, (found) => makeTable([
+    { name: "case", value: (c) => c.case, show: (c) => h("code", {}, c.case) }, { name: "kernel", class: "text", value: (c) => names.kernel[c.kernel], show: (c) => names.kernel[c.kernel] },
+    { name: "run", class: "text", value: (c) => c.run, show: (c) => c.run }, { name: "signal", value: (c) => readingOf(c.signal) },
+    ...["bound", "deterministic", "ulp", "absolute"].map((gauge) => ({ name: gauge, value: (c) => readingOf(c.readings[gauge]) })),
+    { name: "replay", class: "text", value: command, show: (c) => h("span", {}, copyButton(command(c)), " ", h("code", {}, command(c))) },
+  ], found, { caption: `${found.length} of ${cases.length} cases listed`, tall: true }), state.find, (find) => { state.find = find; writeFragment(); });
   return section("cases", "Cases to look at", "Worst: controls that read most, which set the limits. Missed: faulty results that gonogo does not flag, the largest faults first, most of them below two units of rounding. At most four of a kernel in a dtype.",
-    h("div", { class: "row" }, pick("kind", ["missed", "control"], state.kind, (kind) => update({ kind })), h("label", {}, "search", find)), holder);
+    h("div", { class: "row" }, pick("kind", KINDS, state.kind, (kind) => update({ kind })), search), table);
 }
 
 function drawProvenance(records) {
