@@ -104,7 +104,7 @@ function frame(box, x, y, words) {
 
 // A name in so many pixels: its end tells kernels apart as much as its beginning.
 function fit(words, pixels) {
-  const most = Math.max(8, Math.floor(pixels / 7));
+  const most = Math.max(8, Math.floor(pixels / 8)); // of a wide font, at the size of a chart
   return words.length <= most ? words : words.slice(0, Math.ceil(most / 2)) + "…" + words.slice(words.length - Math.floor(most / 2) + 1);
 }
 

@@ -224,7 +224,7 @@ function drawStrips(records, op, rows, gauge, [low, high]) {
   return chart(`Readings of kernels of ${op} in the gauge ${gauge}, controls above, faulty ones below, with their limits`, 0, (svg, width) => {
     const step = 26, left = Math.min(270, width * 0.42), box = { left: left + 22, right: width - 14, top: 20, bottom: 26 + step * rows.length };
     const x = scale(low, high, box.left, box.right, true);
-    svg.append(...frame(box, x, null, { xTick: power, x: `${gauge} reading (at the edges: 0, and what is beyond)` }).filter(Boolean));
+    svg.append(...frame(box, x, null, { xTick: power, x: `${gauge} reading; at the edges 0, and beyond` }).filter(Boolean));
     rows.forEach((row, at) => {
       const middle = box.top + 6 + at * step + step / 2;
       svg.append(h("text", told(row.name, { x: left, y: middle + 4, "text-anchor": "end", class: row.role === "control" ? "" : "soft" }), fit(row.name, left)));
