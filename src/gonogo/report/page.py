@@ -11,7 +11,11 @@ from typing import Any
 from gonogo._version import __version__
 from gonogo.plain import to_plain
 
-SCRIPTS = ("data.js", "draw.js", "records.js", "verdicts.js", "page.js")
+SCRIPTS = (
+    "data.js", "draw.js", "records.js", "headline.js", "tightening.js", "heat_map.js", "readings.js", "signal.js",
+    "sweeps.js", "cases.js", "provenance.js", "verdicts.js", "solutions.js", "atlas.js", "page.js",
+)  # fmt: skip
+"""In this order: those at the end use what stands before."""
 
 
 def make_page(data: dict[str, Any], title: str) -> str:
