@@ -142,7 +142,8 @@ def make_part(layout: Layout, turn: int, turns: int, seed: int, rng: np.random.G
     columns = {name: table[name] for table in (kernels, cases) for name in table.column_names}
     columns |= make_measured(columns, rng)
     schema = make_schema()
-    return pa.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema)
+    absent = {field.name: pa.nulls(len(which), field.type) for field in schema if field.name not in columns}
+    return pa.table([(columns | absent)[field.name].cast(field.type) for field in schema], schema=schema)
 
 
 def make_cases(layout: Layout, numbers: Ints, seed: int, rng: np.random.Generator) -> pa.Table:

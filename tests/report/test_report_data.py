@@ -12,11 +12,11 @@ from command import gonogo
 from counted_by_sql import RECORDS
 from evaluate.made_records import make_row, write_run
 
-from gonogo.evaluate import evaluate
+from gonogo.evaluate import Rows, evaluate
 from gonogo.execution.error_map import TILES, map_errors
 from gonogo.records import load_columns
 from gonogo.report.collect import collect
-from gonogo.report.counts import NONE, encode, group_rows
+from gonogo.report.counts import NONE, classify, encode, encode_scores, group_rows
 from gonogo.report.page import make_page
 
 
@@ -72,6 +72,22 @@ def test_too_many_groups_are_merged_and_that_is_told():
     assert fewer.rows.sum() == 300
     left = group_rows({**kept, "class": np.where(codes < 5, -1, 0)})
     assert left.rows.sum() == 295
+
+
+def test_scores_take_no_more_room_than_there_is():
+    columns = load_columns([RECORDS])
+    rows = Rows(columns)
+    scores = list(evaluate(columns, "run").scores)
+    named = ("op", "dtype", "distribution", "kernel")
+    dimensions = {name: columns.codes[name] for name in named} | {"class": classify(rows)}
+    whole = None
+    for room in (10**9, 300_000, 60_000):
+        groups, encoded = encode_scores(dimensions, scores, room)
+        assert sum(len(text) for each in encoded for text in each.values()) <= room
+        flagged = [decode(each["flagged"], groups.rows.tolist()).sum(0).tolist() for each in encoded]
+        whole = whole or flagged
+        assert flagged == whole
+    assert groups.merged == ("distribution", "kernel")
 
 
 def test_counts_survive_encoding():

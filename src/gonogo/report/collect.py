@@ -25,7 +25,7 @@ from gonogo.limits import EVERY_OP, Limit
 from gonogo.records import Columns, find_distinct_runs, load_columns, read_description
 from gonogo.records.columns import EVERYTHING
 from gonogo.records.parts import list_parts
-from gonogo.report.counts import CONTROL, FIRST_BIN, IDENTICAL, UNKNOWN, classify, encode_score, group_rows
+from gonogo.report.counts import CONTROL, FIRST_BIN, IDENTICAL, UNKNOWN, classify, encode_scores
 
 SWEPT = ("absolute", "bound"), (95, 100)
 """Gauges and percentiles whose factors are shown; `gonogo evaluate --sweep` has all."""
@@ -34,6 +34,8 @@ POINTS = 6_000
 """Readings that are shown one by one."""
 WORST, MISSED, ALIKE = 120, 240, 4
 """Cases that are listed, and at most so many of one kernel in one dtype."""
+ROOM = 800_000
+"""Characters for what was decided by each method, and as many for sweeps and hold-outs: a page has 3 MB at most."""
 REASONS, LONGEST = 60, 200
 """Why cases were refused: so many reasons, of so many letters."""
 
@@ -48,7 +50,10 @@ def collect(paths: Sequence[Path], *, holdout: str = "", limits: Sequence[Limit]
     devices, device = _number_devices(columns)
     classes = classify(rows)
     dimensions = {name: columns.codes[name] for name in ("op", "dtype", "distribution")} | {"device": device}
-    groups = group_rows(dimensions | {"kernel": columns.codes["kernel"], "class": classes})
+    scores = sorted(evaluation.scores, key=rank)
+    groups, encoded = encode_scores(
+        dimensions | {"kernel": columns.codes["kernel"], "class": classes}, scores, ROOM
+    )
     drawn = calibrate_with_universal(rows, default_methods()[0]) if limits is None else list(limits)
     return {
         "evaluation": evaluation.to_dict(), "how": evaluation.how,
@@ -61,8 +66,8 @@ def collect(paths: Sequence[Path], *, holdout: str = "", limits: Sequence[Limit]
         },
         "groups": groups.to_dict(), "merged": list(groups.merged),
         "methods": [
-            {"name": score.name, "gauge": score.gauge, "rule": score.rule} | encode_score(score, groups)
-            for score in sorted(evaluation.scores, key=rank)
+            {"name": score.name, "gauge": score.gauge, "rule": score.rule} | decided
+            for score, decided in zip(scores, encoded, strict=True)
         ],
         "coarse": _collect_coarse(rows, holdout, dimensions | {"class": _merge_classes(classes)}),
         "kernels": _list_kernels(rows), "tightening": _list_tightening(rows),
@@ -87,19 +92,21 @@ def _merge_classes(classes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
 
 def _collect_coarse(rows: Rows, holdout: str, dimensions: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
     """Sweeps and hold-outs, without kernels."""
-    groups = group_rows(dimensions)
-    sweep = [
-        {"name": score.name, "gauge": score.gauge} | encode_score(score, groups)
-        for score in score_methods(rows, holdout, list_methods(*SWEPT))
-    ]
-    holdouts, skipped = [], {}
+    swept, kept, skipped = score_methods(rows, holdout, list_methods(*SWEPT)), [], {}
     for name in HOLDOUTS:
         try:
-            scores = score_methods(rows, name, default_methods(name))
+            kept += [(name, score) for score in score_methods(rows, name, default_methods(name))]
         except InputError as error:
             skipped[name] = str(error).partition(";")[0]
-            continue
-        holdouts += [{"holdout": name, "name": score.name} | encode_score(score, groups) for score in scores]
+    groups, encoded = encode_scores(dimensions, [*swept, *(score for _, score in kept)], ROOM)
+    sweep = [
+        {"name": score.name, "gauge": score.gauge} | decided
+        for score, decided in zip(swept, encoded[: len(swept)], strict=True)
+    ]
+    holdouts = [
+        {"holdout": name, "name": score.name} | decided
+        for (name, score), decided in zip(kept, encoded[len(swept) :], strict=True)
+    ]
     return {"groups": groups.to_dict(), "merged": list(groups.merged), "sweep": sweep, "holdouts": holdouts,
             "skipped": skipped}  # fmt: skip
 

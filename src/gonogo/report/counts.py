@@ -22,8 +22,8 @@ Numbers = npt.NDArray[np.int64]
 CONTROL, IDENTICAL, UNKNOWN, FIRST_BIN = 0, 1, 2, 3
 """Classes of rows. UNKNOWN ones differ by a signal that is not known; from FIRST_BIN on there are bins of it."""
 CLASSES = FIRST_BIN + len(CURVE) - 1
-MOST = 60_000
-"""Groups that a page has, of 30 bytes each or so; distributions, devices and then kernels are merged for that."""
+MOST = 30_000
+"""Groups that a page has; where there are more, distributions, devices and then kernels are merged."""
 NONE, ALL, NOBODY = ".", "#", "-"
 
 
@@ -91,6 +91,20 @@ def group_rows(dimensions: Mapping[str, npt.NDArray[Any]], most: int = MOST) -> 
             return replace(groups, merged=tuple(merged))
         merged.append(left[0])
         kept[left[0]] = np.zeros_like(kept[left[0]])
+
+
+def encode_scores(
+    dimensions: Mapping[str, npt.NDArray[Any]], scores: Sequence[Score], room: int
+) -> tuple[Groups, list[dict[str, str]]]:
+    """What each score decided, by groups of as many dimensions as there is room for, in characters."""
+    most = MOST
+    while True:
+        groups = group_rows(dimensions, most)
+        encoded = [encode_score(score, groups) for score in scores]
+        taken = sum(len(text) for each in encoded for text in each.values())
+        if taken <= room or len(groups) > most:  # nothing is left to be merged
+            return groups, encoded
+        most = len(groups) - 1
 
 
 def encode_score(score: Score, groups: Groups) -> dict[str, str]:
