@@ -347,6 +347,9 @@ def test_good(gonogo):
 
 def test_bad(gonogo):
     gonogo.verify(bad, "softmax")
+
+def test_early(gonogo):
+    raise RuntimeError
 """
 
 
@@ -360,5 +363,6 @@ def test_pytest_writes_the_page_of_all_verdicts(visit, tmp_path):
     assert page.locator("#verdicts tbody tr").count() == 2
     first = page.locator("#verdicts tbody tr").first.text_content()
     assert "test_kernels.py::test_bad" in first
+    assert "failed without a verdict: test_kernels.py::test_early" in page.text_content("#subtitle")
     assert "no-go" in first
     assert page.locator("rect.tile").count() > 0

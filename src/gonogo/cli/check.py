@@ -192,6 +192,7 @@ def check(
         name = f"{kernel.path.name}:{kernel.function}"
         with write_to(report):
             write_verdicts(report, [describe(file_verification.verification, name)])
+        echo(f"a page of it is in {report}", aside=True)
     if as_json:
         print_json(file_verification.to_dict() | ({"opcheck": dict(registered)} if registered else {}))
     else:

@@ -163,11 +163,19 @@ class Run:
         pages = [one.page for test in self.list_tests().values() for one in test.judged if one.page is not None]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_verdicts(path, pages)
+            write_verdicts(
+                path, pages, [test for test, result in self.list_tests().items() if _fails_early(result)]
+            )
         except OSError as error:
             self.lines.append(f"{name} was not written: {error.strerror or error}")
             return False
+        self.lines.append(f"{len(pages)} verdicts are on the page {name}")
         return True
+
+
+def _fails_early(result: Result) -> bool:
+    """Whether a test failed, and not for a kernel: a page without it would look clean."""
+    return result.outcome == "failed" and not result.is_no_go
 
 
 class Hooks:

@@ -36,8 +36,8 @@ def collect_report(
         data["records"] = records
         devices = ", ".join(records["names"]["device"])
         told.append(
-            f"{records['evaluation']['records']:,} records of {len(records['runs'])} runs on {devices}; "
-            f"{records['how']}" + (f"; limits of {lock.name}" if lock is not None else "")
+            f"{records['evaluation']['records']:,} records of {_count(len(records['runs']), 'run')} on {devices}; "
+            f"{records['how']}" + (f"; drawn with the limits of {lock.name}" if lock is not None else "")
         )
     if solutions:
         data["solutions"] = collect_solutions(solutions)
@@ -46,3 +46,7 @@ def collect_report(
         data["atlas"] = collect_atlas(atlas)
         told.append("torch's own ops")
     return {"subtitle": "; ".join(told)} | data
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -54,7 +54,8 @@ def collect(paths: Sequence[Path], *, holdout: str = "", limits: Sequence[Limit]
     groups, encoded = encode_scores(
         dimensions | {"kernel": columns.codes["kernel"], "class": classes}, scores, ROOM
     )
-    drawn = calibrate_with_universal(rows, default_methods()[0]) if limits is None else list(limits)
+    justified = calibrate_with_universal(rows, default_methods()[0])
+    drawn = justified if limits is None else limits
     return {
         "evaluation": evaluation.to_dict(), "how": evaluation.how,
         "names": {name: columns.names[name] for name in ("op", "dtype", "distribution", "kernel", "role")}
@@ -70,8 +71,9 @@ def collect(paths: Sequence[Path], *, holdout: str = "", limits: Sequence[Limit]
             for score, decided in zip(scores, encoded, strict=True)
         ],
         "coarse": _collect_coarse(rows, holdout, dimensions | {"class": _merge_classes(classes)}),
+        "vacuous": [_tell_limit(limit) for limit in justified if limit.is_vacuous],
         "kernels": _list_kernels(rows), "tightening": _list_tightening(rows),
-        "limits": [_tell_limit(limit) for limit in drawn]
+        "limits": [_tell_limit(limit) for limit in drawn if not limit.is_vacuous]
         + [_tell_limit(limit) for limit in calibrate(rows, default_methods()[1])],
         "readings": _sample(rows, device), "drift": _list_drift(rows, devices, device),
         "cases": _list_cases(paths, rows, ours.flagged, device), "gauges": list(GAUGES), "every_op": EVERY_OP,

@@ -32,10 +32,12 @@ def describe(verification: Verification, name: str) -> dict[str, Any]:
     return plain
 
 
-def write_verdicts(path: Path, verdicts: Sequence[dict[str, Any]]) -> None:
-    """Write the page of some kernels, those that fail first."""
+def write_verdicts(path: Path, verdicts: Sequence[dict[str, Any]], failed_without: Sequence[str] = ()) -> None:
+    """Write the page of some kernels, those that fail first; and which tests failed before there was a verdict."""
     order = {"no-go": 0, "failed": 0, "suspect": 1}
     ordered = sorted(verdicts, key=lambda verdict: order.get(verdict["decision"], 2))
     failed = sum(verdict["failed"] > 0 for verdict in ordered)
     told = f"{len(ordered)} verdict{'' if len(ordered) == 1 else 's'}, {failed} with cases that fail"
+    if failed_without:
+        told += f"; failed without a verdict: {', '.join(failed_without)}"
     path.write_text(make_page({"subtitle": told, "verdicts": ordered}, "gonogo verdicts"), encoding="utf-8")

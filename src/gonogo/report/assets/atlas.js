@@ -54,8 +54,8 @@ function drawAtlas(atlas) {
         { name: "bound", value: (f) => readingOf(f.bound) },
         { name: "why", class: "wrap text", value: (f) => f.reason, show: (f) => f.reason || "–" },
       ],
-      lines.slice(0, MOST_LINES),
-      { caption: `${Math.min(MOST_LINES, lines.length)} of ${lines.length} lines`, tall: true },
+      lines,
+      { caption: `${Math.min(MOST_LINES, lines.length)} of ${lines.length} lines`, tall: true, most: MOST_LINES },
     ),
   );
   return [section("atlas", "Atlas of torch’s ops", atlas.told, figure, h("div", { class: "row" }, search), table)];

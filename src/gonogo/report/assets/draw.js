@@ -53,15 +53,17 @@ function makeTable(columns, rows, options = {}) {
   };
   const fill = () =>
     body.replaceChildren(
-      ...order().map((row) =>
-        h(
-          "tr",
-          { class: options.mark?.(row) },
-          columns.map((column, at) =>
-            h(at ? "td" : "th", { scope: at ? null : "row", class: column.class }, show(column, row)),
+      ...order()
+        .slice(0, options.most ?? Infinity)
+        .map((row) =>
+          h(
+            "tr",
+            { class: options.mark?.(row) },
+            columns.map((column, at) =>
+              h(at ? "td" : "th", { scope: at ? null : "row", class: column.class }, show(column, row)),
+            ),
           ),
         ),
-      ),
     );
   const show = (column, row) => (column.show ? column.show(row) : number(column.value(row)));
   const head = columns.map((column) => {

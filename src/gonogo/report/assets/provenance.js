@@ -46,7 +46,10 @@ function drawProvenance(records) {
           records.refused.filter(
             (r) => (!state.op || r.op === state.op) && (!state.dtype || r.dtype === state.dtype),
           ),
-          { caption: "Why cases were refused", tall: true },
+          {
+            caption: "Why cases were refused, on inputs with NaN and infinities too; the most frequent reasons",
+            tall: true,
+          },
         )
       : null,
     records.merged.length

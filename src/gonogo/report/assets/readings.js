@@ -147,7 +147,9 @@ function drawReadings(records, update) {
     : h(
         "p",
         { class: "note" },
-        `No limit of ${op} is in the gauge ${gauge}: gonogo’s are in bound, the paper’s in absolute.`,
+        rows.length
+          ? `No limit of ${op} is in the gauge ${gauge}: gonogo’s are in bound, the paper’s in absolute.`
+          : `Nothing of ${op} was read on what is chosen.`,
       );
   return section(
     "readings",

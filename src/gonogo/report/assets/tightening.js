@@ -57,7 +57,7 @@ function drawTightening(records) {
           ),
           h(
             "text",
-            { class: "soft", x: end + 4, y: y + step - 6 },
+            { class: "soft", x: Math.max(end, x(1)) + 4, y: y + step - 6 },
             cell.factor === null ? "exact" : number(+cell.factor.toPrecision(3)) + "×",
           ),
         );
