@@ -46,17 +46,26 @@ def _show(value: Any) -> Any:
     return known.get(value, value)
 
 
-def _make_model_tables(answers: list[Answer]) -> list[Table]:
+def count_models(answers: list[Answer]) -> list[dict[str, Any]]:
+    """Verdicts of each model, in the order that they come: gonogo's, and where the benchmark's own differs."""
     by_model: dict[str, list[Answer]] = {}
     for answer in answers:
         by_model.setdefault(find_model(answer["solution"]), []).append(answer)
-    rows = []
+    models = []
     for model, made in by_model.items():
         counts = Counter(answer["decision"] for answer in made)
         loose = Counter(answer["comparison"] for answer in made)
-        passes = sum(answer["own"] is True for answer in made)
-        of_both = passes, loose["too loose"], loose["too strict"]
-        rows.append((model or "–", len(made), *(counts[word] for word in DECISIONS), *of_both))
+        models.append(
+            {"model": model, "solutions": len(made)} | {decision: counts[decision] for decision in DECISIONS}
+            | {"own": sum(answer["own"] is True for answer in made), "loose": loose["too loose"],
+               "strict": loose["too strict"]}
+        )  # fmt: skip
+    return models
+
+
+def _make_model_tables(answers: list[Answer]) -> list[Table]:
+    models = count_models(answers)
+    rows = [(model["model"] or "–", *list(model.values())[1:]) for model in models]
     columns = ("model", "solutions", *DECISIONS, "own check passes", "own too loose", "own too strict")
     note = "Refused: it could not be run, or its problem not be judged."
     return [Table("by model", columns, rows, note)] if len(rows) > 1 else []

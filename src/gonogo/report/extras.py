@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from gonogo.atlas import load_atlas, sum_up
 from gonogo.errors import InputError
 from gonogo.problems.batch import read_kept
-from gonogo.problems.summaries import DECISIONS, find_model, tell_counts
+from gonogo.problems.summaries import count_models, tell_counts
 from gonogo.schema import name_device
 
 MOST = 1_500
@@ -27,20 +26,8 @@ def collect_solutions(paths: Sequence[Path]) -> dict[str, Any]:
     differ = [answer for answer in answers if answer["comparison"] not in ("agree", "–")]
     others = [answer for answer in answers if answer["comparison"] in ("agree", "–")]
     listed = [*differ, *others][:MOST]
-    by_model: dict[str, list[dict[str, Any]]] = {}
-    for answer in answers:
-        by_model.setdefault(find_model(answer["solution"]), []).append(answer)
-    models = []
-    for model, made in by_model.items():
-        counts = Counter(answer["decision"] for answer in made)
-        loose = Counter(answer["comparison"] for answer in made)
-        models.append(
-            {"model": model, "solutions": len(made), "own": sum(answer["own"] is True for answer in made),
-             "loose": loose["too loose"], "strict": loose["too strict"]}
-            | {decision: counts[decision] for decision in DECISIONS}
-        )  # fmt: skip
     return {
-        "told": tell_counts(answers), "count": len(answers), "models": models,
+        "told": tell_counts(answers), "count": len(answers), "models": count_models(answers),
         "solutions": [
             {name: answer.get(name) for name in (*NEEDED, "fits")} | {"why": str(answer["why"])[:LONGEST]}
             for answer in listed
