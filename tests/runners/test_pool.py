@@ -13,7 +13,8 @@ from warm import run_python
 from gonogo.campaign import Allowance, Plan, run_campaign
 from gonogo.errors import CampaignFailed, InputError, ReferenceFailed
 from gonogo.records import read_run
-from gonogo.runners.pool import READ_AHEAD, JobQueue, Pool
+from gonogo.runners.job_queue import READ_AHEAD, JobQueue
+from gonogo.runners.pool import Pool
 
 MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
 

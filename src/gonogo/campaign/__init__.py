@@ -1,20 +1,24 @@
-"""Plan → isolated workers → records in a run directory."""
+"""Plan → an engine's isolated workers → records in a run directory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gonogo.campaign.plan import Plan
 from gonogo.errors import InputError
 from gonogo.records import RunDirectory, lock_folder, read_description, read_done
-from gonogo.runners.device import count_workers, find_device, keep_switches
-from gonogo.runners.environment import describe_environment
-from gonogo.runners.pool import Allowance, Pool
+from gonogo.runners.device import keep_switches
+from gonogo.runners.engines import Crew, Engine, Order, open_engine
+from gonogo.runners.pool import Allowance
+from gonogo.schema import name_device
 
-__all__ = ["Allowance", "Plan", "Progress", "resume_campaign", "run_campaign"]
+__all__ = ["Allowance", "Plan", "Progress", "resume_campaign", "run_campaign", "run_on_each_kind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
+Steps = Generator[Progress, None, None]
+"""A campaign that takes turns with others: how far it is, whenever something has come or nothing did."""
 
 
 def run_campaign(
@@ -37,15 +43,12 @@ def run_campaign(
     allowance: Allowance | None = None,
     workers: int | None = None,
     report: Report | None = None,
+    engine: Engine | None = None,
 ) -> Progress:
-    """Run a plan from the start into a new run directory."""
-    with lock_folder(folder), keep_switches(plan.device):
-        if (folder / "run.json").exists():
-            raise InputError(
-                f"{folder} already holds a run; go on with it by --resume, or choose another directory"
-            )
-        description = {"environment": describe_environment(plan.device)}
-        return _run(plan, folder, description, {}, allowance or Allowance(), workers, report)
+    """Run a plan from the start into a new run directory; on this machine, where no engine is given."""
+    order = _make_order(plan, allowance, workers)
+    campaign = _run_new(plan, folder, engine or open_engine("local"), order)
+    return _follow({"": campaign}, plan.device, report)[""]
 
 
 def resume_campaign(
@@ -55,16 +58,128 @@ def resume_campaign(
     workers: int | None = None,
     report: Report | None = None,
     ops_folders: Sequence[str] = (),
+    engine: Engine | None = None,
 ) -> Progress:
     """Complete the plan of a run that was cut off; `ops_folders` again, if it had ops of its own."""
+    plan = _read_plan(read_description(folder), folder, ops_folders)
+    order = _make_order(plan, allowance, workers)
+    campaign = _resume(plan, folder, engine or open_engine("local"), order)
+    return _follow({"": campaign}, plan.device, report)[""]
+
+
+def run_on_each_kind(
+    plan: Plan | None,
+    folder: Path,
+    engine: Engine,
+    *,
+    allowance: Allowance | None = None,
+    workers: int | None = None,
+    report: Report | None = None,
+    ops_folders: Sequence[str] = (),
+) -> dict[Path, Progress]:
+    """Run a plan on every kind of device of an engine at once, each into a run directory of its own below `folder`.
+
+    Without a plan, complete the runs there; a kind that has none gets the plan of the others.
+    """
+    begun = {path.parent.name: path.parent for path in sorted(folder.glob("*/run.json"))} if plan is None else {}
+    if plan is None and not begun:
+        raise InputError(f"{folder} has no run of any kind in it: there is nothing to resume")
+    plans = {name: _read_plan(read_description(run), run, ops_folders) for name, run in begun.items()}
+    plan = plan or next(iter(plans.values()))
+    kinds = {_name_folder(kind): kind for kind in engine.list_kinds(plan.device)}
+    if gone := [name for name in begun if name not in kinds]:
+        there = ", ".join(kinds) or "none"
+        raise InputError(
+            f"{folder} has runs of {', '.join(gone)}; the kinds there are now: {there}. Bring them back"
+        )
+    if len(kinds) < len(engine.list_kinds(plan.device)):
+        raise InputError(f"kinds {', '.join(engine.list_kinds(plan.device))}: two of them would share a folder")
+    campaigns = {}
+    for name, kind in kinds.items():
+        own = plans.get(name, plan)
+        start = _resume if name in begun else _run_new
+        campaigns[str(folder / name)] = start(
+            own, folder / name, engine, _make_order(own, allowance, workers, kind)
+        )
+    return {Path(name): progress for name, progress in _follow(campaigns, plan.device, report).items()}
+
+
+def _make_order(plan: Plan, allowance: Allowance | None, workers: int | None, kind: str | None = None) -> Order:
+    return Order(plan.device, allowance or Allowance(), workers, plan.ops_folders, kind)
+
+
+def _name_folder(kind: str) -> str:
+    """A kind's name as that of a folder.
+
+    >>> _name_folder("AMD EPYC/7B13 ..")
+    'AMD-EPYC-7B13'
+    """
+    return re.sub(r"[^\w.+-]+", "-", kind).strip("-.") or "unnamed"
+
+
+def _follow(campaigns: Mapping[str, Steps], device: str, report: Report | None) -> dict[str, Progress]:
+    """Have campaigns take turns until all have ended; how far each came."""
+    progress: dict[str, Progress] = {}
+    running = dict(campaigns)
+    with keep_switches(device), ExitStack() as stack:
+        for campaign in campaigns.values():
+            stack.enter_context(closing(campaign))
+        while running:
+            for name, campaign in list(running.items()):
+                step = next(campaign, None)
+                if step is None:
+                    del running[name]
+                    continue
+                progress[name] = step
+                if report is not None:
+                    report(_add_up(progress))
+    return progress
+
+
+def _add_up(progress: Mapping[str, Progress]) -> Progress:
+    """How far several campaigns are."""
+    outcomes = sum((Counter(one.outcomes) for one in progress.values()), Counter[str]())
+    rows, total = (sum(getattr(one, name) for one in progress.values()) for name in ("rows", "total"))
+    return Progress(rows, total, dict(outcomes))
+
+
+def _run_new(plan: Plan, folder: Path, engine: Engine, order: Order) -> Steps:
+    with lock_folder(folder):
+        if (folder / "run.json").exists():
+            raise InputError(
+                f"{folder} already holds a run; go on with it by --resume, or choose another directory"
+            )
+        with closing(engine.hire(order)) as crew:
+            start = Progress(0, plan.count_rows(), {})
+            yield start  # others may hire theirs meanwhile
+            description = {"environment": crew.describe()}
+            yield from _record(plan, folder, description, {}, crew, start)
+
+
+def _resume(plan: Plan, folder: Path, engine: Engine, order: Order) -> Steps:
     read_description(folder)  # says what is no run, before a lock is laid there
     with lock_folder(folder):
         description = read_description(folder)
-        plan = _read_plan(description, folder, ops_folders)
-        find_device(plan.device)
-        with keep_switches(plan.device):
-            description["resumed"] = [*(description.get("resumed") or []), describe_environment(plan.device)]
-            return _run(plan, folder, description, read_done(folder), allowance or Allowance(), workers, report)
+        recorded = description.get("environment") or {}
+        engine.find_device(plan.device)
+        with closing(engine.hire(replace(order, kind=order.kind or recorded.get("kind")))) as crew:
+            done = read_done(folder)
+            start = Progress(len(done), plan.count_rows(), {})
+            yield start
+            environment = crew.describe()
+            _check_kind(folder, recorded, environment)
+            description["resumed"] = [*(description.get("resumed") or []), environment]
+            yield from _record(plan, folder, description, done, crew, start)
+
+
+def _check_kind(folder: Path, recorded: dict[str, Any], environment: dict[str, Any]) -> None:
+    """Refuse to complete a run on other devices than it was begun on."""
+    began, here = name_device(recorded), name_device(environment)
+    if recorded and began != here:
+        raise InputError(
+            f"the run in {folder} was begun on {began}, and this is {here}: rows of two kinds would be one run. "
+            "Start another; on a cluster that has both, by --per-device-kind"
+        )
 
 
 def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[str]) -> Plan:
@@ -85,33 +200,24 @@ def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[
         raise InputError(f"{folder / 'run.json'}: {error}") from None
 
 
-def _run(
+def _record(
     plan: Plan,
     folder: Path,
     description: dict[str, Any],
     done: dict[tuple[int, str], str],
-    allowance: Allowance,
-    workers: int | None,
-    report: Report | None,
-) -> Progress:
-    description = description | {"plan": plan.to_dict()}
+    crew: Crew,
+    start: Progress,
+) -> Steps:
+    """Have a crew run what is not done, and keep it."""
     try:
-        directory = RunDirectory(folder, description)
+        directory = RunDirectory(folder, description | {"plan": plan.to_dict()})
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from None
-    total, rows_done, outcomes = plan.count_rows(), len(done), dict[str, int]()
-    pool = Pool(workers or count_workers(plan.device), allowance)
-    progress = Progress(rows_done, total, outcomes)
-    try:
-        for records in pool.run(plan.jobs(done)):
-            directory.append(records)
-            rows_done += len(records)
-            for record in records:
-                outcomes[record.outcome] = outcomes.get(record.outcome, 0) + 1
-            progress = Progress(rows_done, total, outcomes)
-            if report is not None:
-                report(progress)
-    finally:
-        pool.close()
-        directory.close()
-    return progress
+    rows_done, outcomes = start.rows, Counter[str]()
+    with closing(directory), closing(crew):  # no worker is left when the last part is written
+        for records in crew.run(plan.jobs(done)):
+            if records:
+                directory.append(records)
+                rows_done += len(records)
+                outcomes.update(record.outcome for record in records)
+            yield Progress(rows_done, start.total, dict(outcomes))

@@ -9,11 +9,9 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -22,6 +20,7 @@ from gonogo.execution.job import Job, make_records
 from gonogo.execution.told import Told, describe_exit
 from gonogo.runners.environment import read_switches
 from gonogo.runners.fork_server import find_fork_server, has_ended, start_fork_server
+from gonogo.runners.job_queue import JobQueue, Queue
 from gonogo.runners.keeper import measure_family
 from gonogo.runners.printed import Transcript
 from gonogo.runners.stem import COPIES, find_stem
@@ -30,8 +29,6 @@ from gonogo.schema import Outcome, Record
 
 POLL_S = 0.05
 """How often time-outs and memory are looked at."""
-READ_AHEAD = 1024
-"""Jobs looked at to find one that suits a worker."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 GRACE_S = 90.0
 """What a judge may take beyond the time of its guest: to start it, load it, and to end it."""
@@ -61,39 +58,6 @@ class Allowance:
 
 class PoolInterrupted(Exception):
     """Somebody does not want the rest any more."""
-
-
-class JobQueue:
-    """Jobs, handed out so that a worker meets kernels it has loaded: loading one costs more than running it.
-
-    Some jobs are read ahead and sorted by op and dtype. A worker takes from what it has begun, then begins
-    something, and at last helps out where most is left.
-    """
-
-    def __init__(self, jobs: Iterator[Job]) -> None:
-        self._jobs = jobs
-        self._waiting: dict[tuple[str, str], deque[Job]] = {}
-        self._begun_by: dict[tuple[str, str], int] = {}
-        self._count = 0
-
-    def take(self, worker: int) -> Job | None:
-        """A job for a worker; None when none is left."""
-        for job in islice(self._jobs, max(READ_AHEAD - self._count, 0)):
-            self.put(job)
-        if not self._count:
-            return None
-        groups = [group for group, jobs in self._waiting.items() if jobs]
-        own = [group for group in groups if self._begun_by.get(group) == worker]
-        fresh = [group for group in groups if group not in self._begun_by]
-        chosen = max(own or fresh or groups, key=lambda group: len(self._waiting[group]))
-        self._begun_by.setdefault(chosen, worker)
-        self._count -= 1
-        return self._waiting[chosen].popleft()
-
-    def put(self, job: Job) -> None:
-        """Hand in a job, or back what is left of one."""
-        self._waiting.setdefault((job.case.op, job.case.dtype), deque()).append(job)
-        self._count += 1
 
 
 class Worker:
@@ -215,16 +179,17 @@ class Pool:
 
     def run(self, jobs: Iterator[Job]) -> Iterator[list[Record]]:
         """All records of each case, as cases complete."""
-        queue = JobQueue(jobs)
+        return self.serve(JobQueue(jobs))
+
+    def serve(self, queue: Queue) -> Iterator[list[Record]]:
+        """All records of each case of a queue, which may be filled meanwhile, until it has ended."""
         self._begun_again.clear()
         records_of: dict[int, list[Record]] = {}  # of cases whose worker died half-way
-        ran_dry = False
-        while not ran_dry or any(worker.job or worker.owed for worker in self._workers):
+        while not queue.is_ended or any(worker.job or worker.owed for worker in self._workers):
             for position, worker in enumerate(self._workers):
                 if worker.ready and worker.job is None:
                     job, worker.owed = worker.owed or queue.take(position), None
-                    ran_dry = job is None
-                    if job is not None:  # else one behind this worker may still be owed one
+                    if job is not None:
                         self._start(worker, job)
             for number, records, rest in self._poll():
                 records_of[number] = records_of.pop(number, []) + records
@@ -232,7 +197,6 @@ class Pool:
                     yield records_of.pop(number)
                 else:
                     queue.put(rest)
-                    ran_dry = False
 
     def _start(self, worker: Worker, job: Job) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: _poll sees the job and its end
