@@ -45,6 +45,7 @@ bench: .venv/.installed
 	$(BIN)/python benchmarks/strangers.py
 	$(BIN)/python benchmarks/isolation.py
 	$(BIN)/python benchmarks/service.py
+	$(BIN)/python benchmarks/engines.py
 
 # All tables of the documents, from the committed records.
 results: .venv/.installed
@@ -70,7 +71,7 @@ screenshots: .venv/.installed .venv/.browser report
 .venv/.installed: $(SOURCES)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "gonogo needs Python 3.11 or later"'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,test,lint,report,docs,serve,atlas]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,test,lint,report,docs,serve,atlas,ray]'
 	touch $@
 
 clean:

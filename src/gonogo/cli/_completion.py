@@ -58,6 +58,12 @@ def _list_rules(context: click.Context) -> Iterable[str]:
     return rule_names()
 
 
+def _list_engines(context: click.Context) -> Iterable[str]:
+    from gonogo.runners.engines import engine_names
+
+    return engine_names()
+
+
 complete_op = _offer(lambda context: op_names())
 complete_ops = _offer(lambda context: op_names(), several=True)
 complete_dtype = _offer(lambda context: DTYPES)
@@ -67,6 +73,7 @@ complete_kernel = _offer(_list_kernels)
 complete_gauge = _offer(_list_gauges)
 complete_rule = _offer(_list_rules)
 complete_device = _offer(lambda context: DEVICES)
+complete_engine = _offer(_list_engines)
 complete_holdout = _offer(lambda context: HOLDOUTS)
 complete_distribution = _offer(lambda context: (*FINITE, EXACT, *NON_FINITE))
 complete_distributions = _offer(lambda context: (*FINITE, EXACT, *NON_FINITE), several=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from gonogo.cli._completion import (
     complete_device,
     complete_distributions,
     complete_dtypes,
+    complete_engine,
     complete_op,
     complete_ops,
     complete_strategies,
@@ -28,17 +30,23 @@ from gonogo.ops import DTYPES, add_folder, op_names
 from gonogo.words import find_dtypes, find_op, find_words
 
 if TYPE_CHECKING:
-    from gonogo.campaign import Progress
+    from gonogo.campaign import Plan, Progress
+    from gonogo.runners.engines import Engine
 
 EVERYTHING = (*FINITE, EXACT, *NON_FINITE)
-WITH_RESUME = ("out", "resume", "workers", "timeout_s", "memory_gb", "ops_path", "as_json")
+WITH_RESUME = (
+    "out", "resume", "workers", "timeout_s", "memory_gb", "ops_path", "as_json", "engine_name", "address",
+    "per_device_kind",
+)  # fmt: skip
 """Options that are no part of a plan."""
 
 
 @click.command(
     short_help="Run ops' own kernels on many cases, and record them.",
     epilog=show_examples(
-        "gonogo run softmax rmsnorm --cases 100 --seed 1 --out runs/one", "gonogo run --resume --out runs/one"
+        "gonogo run softmax rmsnorm --cases 100 --seed 1 --out runs/one",
+        "gonogo run --resume --out runs/one",
+        "gonogo run --engine ray --address 10.0.0.1:6379 --per-device-kind --out runs/all",
     ),
 )
 @click.argument("ops", nargs=-1, shell_complete=complete_op)
@@ -74,6 +82,17 @@ WITH_RESUME = ("out", "resume", "workers", "timeout_s", "memory_gb", "ops_path",
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default one per core.")
 @click.option(
+    "--engine", "engine_name", default="local", show_default=True, shell_complete=complete_engine,
+    help="Where kernels run: local, this machine; ray, a Ray cluster.",
+)  # fmt: skip
+@click.option(
+    "--address",
+    help="Of the Ray cluster, as HOST:PORT; by default RAY_ADDRESS, else one is started on this machine.",
+)
+@click.option(
+    "--per-device-kind", is_flag=True, help="The same cases on each kind of device, into --out/KIND, all at once."
+)
+@click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(0, min_open=True),
@@ -102,34 +121,70 @@ def run(
     memory_gb: float,
     ops_path: tuple[Path, ...],
     as_json: bool,
+    engine_name: str,
+    address: str | None,
+    per_device_kind: bool,
     **plan_options: Any,
 ) -> None:
     """Run kernels of OPS (all by default) on the same cases, isolated, and record what they do."""
     folders = tuple(str(folder.resolve()) for folder in ops_path)
     if resume:
-        folder = _find_run(context, out)
+        folder = _find_run(context, out, has_kinds=per_device_kind)
     else:
         fields = _find_fields(folders, **plan_options)
     with need_backend("gonogo run"):  # what takes seconds to import comes behind what may be mistyped
-        from gonogo.campaign import Allowance, Plan, resume_campaign, run_campaign
-        from gonogo.runners.device import find_device
+        from gonogo.campaign import Allowance, Plan
+        from gonogo.runners.engines import open_engine
     started = time.monotonic()
     allowance = Allowance(timeout_s, memory_gb * 2**30)
-    if resume:
-        start = partial(resume_campaign, folder, ops_folders=folders)
+    with closing(open_engine(engine_name, address)) as engine:
+        plan = None if resume else Plan(**fields | {"device": engine.find_device(fields["device"])})
+        if plan is not None:
+            folder = out or Path("runs") / f"{plan.device}-{plan.seed}"
+            prepare_folder(folder)
+        try:
+            with Reporter() as reporter:
+                progress = _run(
+                    plan, folder, engine, per_device_kind=per_device_kind, ops_folders=folders, allowance=allowance,
+                    workers=workers, report=partial(report_records, reporter),
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            raise Interrupted(_tell_rest(context, folder, folders)) from None
+    seconds = time.monotonic() - started
+    if per_device_kind:
+        _print_summaries(progress, seconds, as_json=as_json)
     else:
-        plan = Plan(**fields | {"device": find_device(fields["device"])})
-        folder = out or Path("runs") / f"{plan.device}-{plan.seed}"
-        prepare_folder(folder)
-        start = partial(run_campaign, plan, folder)
-    try:
-        with Reporter() as reporter:
-            progress = start(allowance=allowance, workers=workers, report=partial(report_records, reporter))
-    except KeyboardInterrupt:
-        again = "".join(f" --ops-path {path}" for path in folders)
-        message = f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}{again}"
-        raise Interrupted(message) from None
-    _print_summary(folder, progress, time.monotonic() - started, as_json=as_json)
+        _print_summary(folder, progress[folder], seconds, as_json=as_json)
+
+
+def _run(
+    plan: Plan | None,
+    folder: Path,
+    engine: Engine,
+    *,
+    per_device_kind: bool,
+    ops_folders: tuple[str, ...],
+    **options: Any,
+) -> dict[Path, Progress]:
+    """Run a plan, or without one complete what is there; each run directory → how far it is."""
+    from gonogo.campaign import resume_campaign, run_campaign, run_on_each_kind
+
+    if per_device_kind:
+        return run_on_each_kind(plan, folder, engine, ops_folders=ops_folders, **options)
+    if plan is None:
+        return {folder: resume_campaign(folder, ops_folders=ops_folders, engine=engine, **options)}
+    return {folder: run_campaign(plan, folder, engine=engine, **options)}
+
+
+def _tell_rest(context: click.Context, folder: Path, ops_folders: tuple[str, ...]) -> str:
+    """What to say of a campaign that was interrupted."""
+    given = {name: context.params[name] for name in ("engine_name", "address", "per_device_kind")}
+    words = [f"--engine {given['engine_name']}"] if given["engine_name"] != "local" else []
+    words += [f"--address {given['address']}"] if given["address"] else []
+    words += ["--per-device-kind"] if given["per_device_kind"] else []
+    words += [f"--ops-path {path}" for path in ops_folders]
+    again = "".join(f" {word}" for word in words)
+    return f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}{again}"
 
 
 def _find_fields(
@@ -159,7 +214,7 @@ def _find_fields(
     }
 
 
-def _find_run(context: click.Context, out: Path | None) -> Path:
+def _find_run(context: click.Context, out: Path | None, *, has_kinds: bool) -> Path:
     """The run to resume. Its plan is its own: what would make another is refused."""
     from gonogo.records import read_description
 
@@ -174,19 +229,35 @@ def _find_run(context: click.Context, out: Path | None) -> Path:
     ]
     if overrides:
         raise InputError(f"--resume goes by the plan in {out / 'run.json'}; leave out {', '.join(overrides)}")
-    read_description(out)  # says what is no run, before anything is imported
+    if not has_kinds:
+        read_description(out)  # says what is no run, before anything is imported
     return out
 
 
 def _print_summary(folder: Path, progress: Progress, seconds: float, *, as_json: bool) -> None:
-    made = sum(progress.outcomes.values())
     if as_json:
-        print_json({
-            "schema": SCHEMA, "run": str(folder), "records": progress.rows, "planned": progress.total,
-            "seconds": round(seconds, 3), "records_per_second": round(made / seconds, 1),
-            "outcomes": dict(sorted(progress.outcomes.items())),
-        })  # fmt: skip
+        print_json({"schema": SCHEMA} | _sum_up(folder, progress, seconds))
         return
+    made = sum(progress.outcomes.values())
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(progress.outcomes.items()))
     now = f"{made} made now in {seconds:.0f} s: {outcomes}" if made else "nothing was left to do"
     echo(f"{progress.rows} of {progress.total} records in {folder}; {now}")
+
+
+def _print_summaries(progress: dict[Path, Progress], seconds: float, *, as_json: bool) -> None:
+    """One of each kind of device; their campaigns took turns, so that all took as long."""
+    if as_json:
+        runs = [_sum_up(folder, one, seconds) for folder, one in progress.items()]
+        print_json({"schema": SCHEMA, "runs": runs})
+        return
+    for folder, one in progress.items():
+        _print_summary(folder, one, seconds, as_json=False)
+
+
+def _sum_up(folder: Path, progress: Progress, seconds: float) -> dict[str, Any]:
+    made = sum(progress.outcomes.values())
+    return {
+        "run": str(folder), "records": progress.rows, "planned": progress.total,
+        "seconds": round(seconds, 3), "records_per_second": round(made / seconds, 1),
+        "outcomes": dict(sorted(progress.outcomes.items())),
+    }  # fmt: skip
