@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from command import gonogo
 from make_record import make_record
+from unseal import unseal
 
 from gonogo.errors import GonogoError
 from gonogo.records import RunDirectory, append_records, load_columns, read_run
@@ -39,6 +40,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         directory.append_rows(rows[span])
         directory.close()
     next(folder.glob("part-00001-*")).rename(folder / OLD)
+    unseal(folder)
     (folder / JOURNAL).write_text("".join(json.dumps([row]) + "\n" for row in rows[20:24]))
     assert read_run(folder).num_rows == len(load_columns([folder])) == 24
     return folder
@@ -123,7 +125,7 @@ def list_damages() -> Iterator[tuple[str, Damage]]:
                     b'{"schema": 1, "seed": ' + b"1" * 5000 + b"}",
                     b'{"schema": 1, "environment": {"gpu": "\\ud800"}}', b'\xef\xbb\xbf{"schema": 1}'):  # fmt: skip
         yield f"run.json is {content[:40]!r}", put(DESCRIPTION, content)
-    for name in ("environment", "plan", "resumed", "appended"):
+    for name in ("environment", "plan", "resumed", "appended", "parts"):
         for value in (1, "x", True, [1], {"x": [{}]}):
             yield f"{name} is {value}", describe(**{name: value})
     for name in PLAN:

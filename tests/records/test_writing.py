@@ -114,7 +114,7 @@ def test_a_part_is_on_disk_before_its_rows_leave_the_journal(
     monkeypatch.setattr("os.fsync", lambda handle: (seen.append("sync"), sync(handle)))
     monkeypatch.setattr(Path, "replace", lambda path, to: (seen.append(to.suffix), replace(path, to)))
     directory.close()
-    assert seen == ["sync", ".parquet", "sync", "sync", ".jsonl", "sync"]
+    assert seen == ["sync", ".parquet", "sync", "sync", ".jsonl", "sync", "sync", ".json", "sync"]
 
 
 @pytest.mark.parametrize("words", [["relu", "--device", "cpu"], ["--resume"]], ids=["run", "resume"])

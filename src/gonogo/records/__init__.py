@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from gonogo.records.append import Appended, append_records, check_appendable
+from gonogo.records.closing import close_run
 from gonogo.records.columns import Columns, load_columns
+from gonogo.records.description import read_description
 from gonogo.records.find import find_distinct_runs, find_runs
-from gonogo.records.run_directory import RunDirectory, read_description, read_done, read_run
+from gonogo.records.run_directory import RunDirectory, read_done, read_run
 from gonogo.records.schema import MEASURED, OUTCOMES, SCHEMA_VERSION, make_schema
 from gonogo.records.writing import lock_folder
 
@@ -18,6 +20,7 @@ __all__ = [
     "RunDirectory",
     "append_records",
     "check_appendable",
+    "close_run",
     "find_distinct_runs",
     "find_runs",
     "load_columns",

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.errors import InputError
+from gonogo.records.closing import seal_added
+from gonogo.records.description import RUN_FILE, read_description, write_description
 from gonogo.records.parts import write_part
-from gonogo.records.run_directory import RUN_FILE, read_description, read_run, write_description
+from gonogo.records.run_directory import read_run
 from gonogo.records.schema import KEY
 from gonogo.records.writing import lock_folder
 from gonogo.schema import Record
@@ -76,7 +78,7 @@ def append_records(folder: Path, environment: dict[str, Any], records: Sequence[
         with lock_folder(folder, wait=True):  # others add what they have in no time
             check_appendable(folder, environment)  # another process may have come first
             _describe(folder, environment)
-            table = read_run(folder, ["number", *KEY])
+            table = read_run(folder, ["number", *KEY], may_lack=True)
             known = set(zip(*(table[name].to_pylist() for name in KEY), strict=True))
             fresh = {(record.case, record.kernel, record.contract): record for record in reversed(records)}
             added = [record for key, record in reversed(fresh.items()) if key not in known]
@@ -84,7 +86,8 @@ def append_records(folder: Path, environment: dict[str, Any], records: Sequence[
                 first = 1 + max(table["number"].to_pylist(), default=-1)
                 cases = dict.fromkeys(record.case for record in added)
                 number_of = {case: first + at for at, case in enumerate(cases)}
-                write_part(folder, [record.to_dict() | {"number": number_of[record.case]} for record in added])
+                rows = [record.to_dict() | {"number": number_of[record.case]} for record in added]
+                seal_added(folder, write_part(folder, rows))
     except OSError as error:
         raise InputError(f"cannot record to {folder}: {error.strerror or error}") from None
     return Appended(folder, len(added), len(records) - len(added))

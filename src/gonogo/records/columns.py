@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from gonogo.errors import InputError
 from gonogo.policies import load_policies
+from gonogo.records.description import read_description
 from gonogo.records.find import find_distinct_runs
 from gonogo.records.parts import Part, list_parts
-from gonogo.records.run_directory import read_description
 from gonogo.schema import name_device, policy_column
 
 Codes = npt.NDArray[np.int8] | npt.NDArray[np.int16]

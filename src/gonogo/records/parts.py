@@ -1,17 +1,17 @@
 """A run directory → the parts that its rows are in, each row once.
 
-A part is a Parquet file or the journal. Between a part's writing and the journal's end a row may stand in both, and
-after a kill there it may stand in two files for good: the first counts. The name of a file ends with its checksum,
-so that a flipped bit is noticed wherever it is; files from before that have none, and are read as they are.
+A part is a Parquet file or the journal. Of a closed run, run.json lists the files with a seal of each, and attests
+that no row stands twice: nothing is read to list them. Otherwise, between a part's writing and the journal's end a
+row may stand in both, and after a kill there it may stand in two files for good: the first counts. Where there is
+no seal, the name of a file ends with its checksum, so that a flipped bit is noticed wherever it is; files from
+before that have none, and are read as they are.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -20,17 +20,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gonogo.errors import InputError
+from gonogo.records.damage import name_damage, shorten
+from gonogo.records.description import PARTS, RUN_FILE, read_description
+from gonogo.records.keys import hash_keys, join_key, mark_first
 from gonogo.records.schema import KEY, REQUIRED, check_version, make_schema
+from gonogo.records.sealed import PART_NAME, Seal, check_name, iterate_sealed
 from gonogo.records.writing import write_atomically
 
 Row = dict[str, Any]
 """A record as it is on disk: by column, what there is of it."""
 JOURNAL = "journal.jsonl"
-PART_NAME = re.compile(r"part-(\d+)(?:-([0-9a-f]{8}))?")
+BATCH_ROWS = 2**18
+"""Rows that are read at once, about: two row groups of a large file."""
 
 
 @dataclass(frozen=True)
@@ -40,45 +44,79 @@ class Part:
     path: Path
     rows: int
     """How many of them count."""
-    counts: npt.NDArray[np.bool_]
-    """Of every row, whether no part before has it."""
+    counts: npt.NDArray[np.bool_] | None = None
+    """Of every row, whether no part before has it; None where all count."""
     journal: Sequence[Row] | None = None
     """The rows, where they are the journal's."""
+    seal: Seal | None = None
+    """Of a file of a closed run."""
 
     def read(self, names: Sequence[str], *, as_codes: Sequence[str] = ()) -> pa.Table:
         """Columns of the rows that count; of text those in `as_codes` as a dictionary and numbers."""
-        table = _read_rows(self.path, self.journal, names, as_codes)
-        return table if self.rows == len(self.counts) == table.num_rows else table.filter(pa.array(self.counts))
+        tables = list(self.iterate(names, as_codes=as_codes, rows=max(self.rows, 1)))
+        return pa.concat_tables(tables) if tables else _make_fields(names, as_codes).empty_table()
+
+    def iterate(
+        self, names: Sequence[str], *, as_codes: Sequence[str] = (), rows: int = BATCH_ROWS
+    ) -> Iterator[pa.Table]:
+        """The same in tables of at most so many rows each, in order; of a sealed file no more is in memory."""
+        start = 0
+        for table in self._iterate_all(names, as_codes, rows):
+            counts = None if self.counts is None else self.counts[start : start + table.num_rows]
+            start += table.num_rows
+            chosen = table if counts is None or counts.all() else table.filter(pa.array(counts))
+            for first in range(0, chosen.num_rows, rows):
+                yield chosen.slice(first, rows)
+
+    def _iterate_all(self, names: Sequence[str], as_codes: Sequence[str], rows: int) -> Iterator[pa.Table]:
+        if self.seal is None:
+            yield _read_rows(self.path, self.journal, names, as_codes)
+            return
+        with name_damage(self.path):
+            for table in iterate_sealed(self.path, self.seal, names, as_codes, rows):
+                yield _conform(table, names, as_codes)
 
     def list_journal(self) -> list[Row]:
         """Rows of a journal that no Parquet file has."""
-        return [row for row, count in zip(self.journal or (), self.counts, strict=True) if count]
+        counts = [True] * self.rows if self.counts is None else self.counts
+        return [row for row, count in zip(self.journal or (), counts, strict=True) if count]
 
 
-def list_parts(folder: Path) -> list[Part]:
-    """Parts in the order they were written, the journal last."""
-    journal = list(read_journal(folder))
-    sources = [(path, None) for path in list_files(folder)] + ([(folder / JOURNAL, journal)] if journal else [])
-    keys = [join_key(_read_rows(path, rows, KEY)) for path, rows in sources]
-    ends = np.cumsum([len(part) for part in keys], dtype=np.int64)
-    counts = _mark_first(pa.chunked_array(keys, pa.string()))
-    marked = np.split(counts, ends[:-1]) if sources else []
+def list_parts(folder: Path, *, may_lack: bool = False) -> list[Part]:
+    """Parts in the order they were written, the journal last.
+
+    A file that run.json lists must be there, unless the run `may_lack` one since whoever asks measures again.
+    """
+    journal, files = list(read_journal(folder)), list_files(folder)
+    seals = read_seals(folder)
+    for name in set(seals).difference(path.name for path in files):
+        if not may_lack:
+            raise InputError(
+                f"{folder / name} is missing, though {RUN_FILE} lists it. Restore it from a copy, or measure its "
+                f"cases again (of a campaign: gonogo run --resume --out {folder})"
+            )
+    if seals and len(seals) == len(files) and not journal:
+        return [Part(path, seals[path.name].rows, seal=seals[path.name]) for path in files]
+    return compare_parts(folder, files, journal)
+
+
+def read_seals(folder: Path) -> dict[str, Seal]:
+    """The files that run.json lists, by name: none while a run is written, and of runs older than seals."""
+    path = folder / RUN_FILE
+    if not path.exists():
+        return {}
+    seals = [Seal.from_dict(found, path) for found in read_description(folder).get(PARTS) or ()]
+    return {seal.name: seal for seal in seals}
+
+
+def compare_parts(folder: Path, files: Sequence[Path], journal: Sequence[Row]) -> list[Part]:
+    """Files and a journal whose rows nobody has compared: each row counts where it stands first."""
+    sources = [(path, None) for path in files] + ([(folder / JOURNAL, journal)] if journal else [])
+    hashes = [hash_keys(_read_rows(path, rows, KEY, as_codes=KEY)) for path, rows in sources]
+    marks = mark_first(hashes, lambda at: join_key(_read_rows(sources[at][0], sources[at][1], KEY)))
     return [
-        Part(path, int(part.sum()), part, rows) for (path, rows), part in zip(sources, marked, strict=True)
+        Part(path, int(counts.sum()), counts, rows) for (path, rows), counts in zip(sources, marks, strict=True)
     ]  # fmt: skip
-
-
-def join_key(table: pa.Table) -> pa.Array:
-    """What each row is known by, in one string."""
-    return pc.binary_join_element_wise(*(table[name] for name in KEY), "|").combine_chunks()
-
-
-def _mark_first(keys: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Of every key, whether it is the first of its kind."""
-    counted = pa.table({"key": keys, "row": np.arange(len(keys))}).group_by("key").aggregate([("row", "min")])
-    first = np.zeros(len(keys), np.bool_)
-    first[counted["row_min"].to_numpy()] = True
-    return first
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -87,20 +125,30 @@ def list_files(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if path.match("part-*.parquet"))
 
 
-def write_part(folder: Path, rows: Sequence[Row]) -> None:
+def write_part(folder: Path, rows: Sequence[Row]) -> Path:
     """Rows as the next Parquet file of a run, whole or not at all."""
     schema, file = make_schema(), BytesIO()
     table = pa.table({name: [row.get(name) for row in rows] for name in schema.names}, schema=schema)
-    pq.write_table(
-        table, file, compression="zstd", compression_level=9,
-        use_byte_stream_split=[field.name for field in schema if pa.types.is_floating(field.type)],
-        use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
-    )  # fmt: skip
+    pq.write_table(table, file, **choose_encoding(schema))
     content = file.getvalue()
-    # Behind the last, for one before it may have been deleted.
+    path = folder / f"part-{count_next(folder):05d}-{zlib.crc32(content):08x}.parquet"
+    write_atomically(path, content)
+    return path
+
+
+def choose_encoding(schema: pa.Schema) -> dict[str, Any]:
+    """Options of every file of rows; without statistics, which nothing asks for: they are most of a footer."""
+    return {
+        "compression": "zstd", "compression_level": 9, "write_page_checksum": True, "write_statistics": False,
+        "use_byte_stream_split": [field.name for field in schema if pa.types.is_floating(field.type)],
+        "use_dictionary": [field.name for field in schema if pa.types.is_string(field.type)],
+    }  # fmt: skip
+
+
+def count_next(folder: Path) -> int:
+    """The number of the next file: behind the last, for one before it may have been deleted."""
     names = [PART_NAME.fullmatch(path.stem) for path in list_files(folder)]
-    number = 1 + max((int(name[1]) for name in names if name), default=-1)
-    write_atomically(folder / f"part-{number:05d}-{zlib.crc32(content):08x}.parquet", content)
+    return 1 + max((int(name[1]) for name in names if name), default=-1)
 
 
 def read_journal(folder: Path) -> Iterator[Row]:
@@ -117,39 +165,47 @@ def read_journal(folder: Path) -> Iterator[Row]:
                 raise ValueError("it holds no list of rows")
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{path} is damaged: line {number} is no JSON of rows ({_shorten(error)}). Delete that line; "
+                f"{path} is damaged: line {number} is no JSON of rows ({shorten(error)}). Delete that line; "
                 f"gonogo run --resume --out {folder} runs its case again"
             ) from None
         yield from rows
 
 
+def _make_fields(names: Sequence[str], as_codes: Sequence[str]) -> pa.Schema:
+    schema, codes = make_schema(), pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([pa.field(name, codes if name in as_codes else schema.field(name).type) for name in names])
+
+
 def _read_rows(
     path: Path, journal: Sequence[Row] | None, names: Sequence[str], as_codes: Sequence[str] = ()
 ) -> pa.Table:
-    schema = make_schema()
-    fields = [
-        pa.field(name, pa.dictionary(pa.int32(), pa.string()) if name in as_codes else schema.field(name).type)
-        for name in names
-    ]
     with name_damage(path):
         if journal is None:
             table = _read_file(path, names, as_codes)
         else:
             columns = {name: [row.get(name) for row in journal] for name in names}
-            table = pa.table(columns, schema=pa.schema([schema.field(name) for name in names]))
-        table = add_missing(table, pa.schema(fields)).cast(pa.schema(fields))
+            table = pa.table(columns, schema=_make_fields(names, ()))
+        table = _conform(table, names, as_codes)
         table.validate(full=True)  # text that is no UTF-8, which fails only where it is looked at
-        for name in set(names).intersection(REQUIRED):
-            if table[name].null_count:
-                raise ValueError(f"{table[name].null_count:,} of {table.num_rows:,} rows have no {name}")
+    return table
+
+
+def _conform(table: pa.Table, names: Sequence[str], as_codes: Sequence[str]) -> pa.Table:
+    """Give a table the columns and types that are asked for; refuse rows without what every row has."""
+    fields = _make_fields(names, as_codes)
+    table = add_missing(table, fields).cast(fields)
+    for name in set(names).intersection(REQUIRED):
+        if table[name].null_count:
+            raise ValueError(f"{table[name].null_count:,} of {table.num_rows:,} rows have no {name}")
     return table
 
 
 def _read_file(path: Path, names: Sequence[str], as_codes: Sequence[str]) -> pa.Table:
-    content, name = path.read_bytes(), PART_NAME.fullmatch(path.stem)
-    if name and name[2] and int(name[2], 16) != zlib.crc32(content):
-        raise ValueError("its bytes are not those that were written, by the checksum in its name")
-    with pq.ParquetFile(pa.BufferReader(content), read_dictionary=list(as_codes)) as file:
+    content = path.read_bytes()
+    check_name(path, content)
+    with pq.ParquetFile(
+        pa.BufferReader(content), read_dictionary=list(as_codes), page_checksum_verification=True
+    ) as file:
         check_version((file.metadata.metadata or {}).get(b"gonogo_schema", b"?").decode(), path)
         return file.read([name for name in names if name in file.schema_arrow.names], use_threads=False)
 
@@ -161,31 +217,3 @@ def add_missing(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema.names)
-
-
-@contextmanager
-def name_damage(path: Path) -> Iterator[None]:
-    """Around reading a file of rows: whatever is wrong with it is said in a line that names it."""
-    try:
-        yield
-    except InputError:
-        raise
-    except OSError as error:
-        if error.errno is None:  # Arrow's own, on what it read
-            raise _tell_damage(path, error) from None
-        raise InputError(
-            f"{path} cannot be read: {error.strerror}. Make it readable, or restore it from a copy"
-        ) from None
-    # Arrow raises kinds of its own for each of these; a flipped bit may ask for any amount of memory.
-    except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, pa.ArrowException) as error:
-        raise _tell_damage(path, error) from None
-
-
-def _tell_damage(path: Path, error: Exception) -> InputError:
-    again = f"delete it and measure its cases again (of a campaign: gonogo run --resume --out {path.parent})"
-    return InputError(f"{path} is damaged: {_shorten(error)}. Restore it from a copy, or {again}")
-
-
-def _shorten(error: BaseException) -> str:
-    """The first sentence of what Arrow says: more of them follow, and name its sources."""
-    return re.split(r"\. |\.?\n", str(error) or type(error).__name__, maxsplit=1)[0].rstrip(".")[:200]

@@ -2,7 +2,7 @@
 
 A case's rows reach the journal in one write, so that a killed campaign loses only cases in flight. A full journal
 becomes a part: written beside, renamed, and only then forgotten. In between a row may stand twice: the first
-counts.
+counts. Closing the run merges its parts and lists them in run.json, which attests that no row stands twice.
 """
 
 from __future__ import annotations
@@ -12,26 +12,19 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import pyarrow as pa
 
-from gonogo.errors import CampaignFailed, InputError
+from gonogo.errors import CampaignFailed
+from gonogo.records.closing import close_run
+from gonogo.records.description import PARTS, RUN_FILE, read_description, write_description
 from gonogo.records.parts import JOURNAL, Row, list_parts, write_part
-from gonogo.records.schema import SCHEMA_VERSION, check_version, make_schema
+from gonogo.records.schema import make_schema
 from gonogo.records.writing import write_atomically
 from gonogo.schema import Record
 
 PART_ROWS = 20_000
-RUN_FILE = "run.json"
-DESCRIBED = {
-    "environment": (dict, NoneType),
-    "plan": (dict, NoneType),
-    "resumed": (list, NoneType),
-    "appended": (list, NoneType),
-}
-"""What run.json may hold beside the version, and as what."""
 
 
 class RunDirectory:
@@ -43,11 +36,12 @@ class RunDirectory:
         self._columns = frozenset(make_schema().names)
         folder.mkdir(parents=True, exist_ok=True)
         # Read whole before anything is written: what is damaged stays as it is.
-        journals = [part for part in list_parts(folder) if part.journal]
+        journals = [part for part in list_parts(folder, may_lack=True) if part.journal]
         for part in journals:
             part.read(make_schema().names)
         self._rows = [row for part in journals for row in part.list_journal()]
-        write_description(folder, description)
+        # The list of parts is of a closed run, which this is no more.
+        write_description(folder, {name: value for name, value in description.items() if name != PARTS})
         # A line cut short by a kill must not be glued to the next.
         self._rewrite_journal()
 
@@ -70,7 +64,7 @@ class RunDirectory:
                 self._write_part()
 
     def close(self) -> None:
-        """Turn what is left into a part."""
+        """Turn what is left into a part, and list the parts."""
         with self._say_what_stops():
             try:
                 if self._rows:
@@ -78,6 +72,8 @@ class RunDirectory:
             finally:
                 self._journal.close()
             (self.folder / JOURNAL).unlink(missing_ok=True)
+            if (self.folder / RUN_FILE).exists():  # else somebody removed it all
+                close_run(self.folder)
 
     def _rewrite_journal(self) -> None:
         write_atomically(self.folder / JOURNAL, b"".join(json.dumps([row]).encode() + b"\n" for row in self._rows))
@@ -100,52 +96,18 @@ class RunDirectory:
             raise CampaignFailed(f"cannot write to {self.folder}: {error.strerror or error}. {remedy}") from None
 
 
-def write_description(folder: Path, description: dict[str, Any]) -> None:
-    """Write run.json."""
-    content = json.dumps({"schema": SCHEMA_VERSION} | description, indent=1, sort_keys=True)
-    write_atomically(folder / RUN_FILE, content.encode() + b"\n")
-
-
-def read_description(folder: Path) -> dict[str, Any]:
-    """What run.json says: environment, seed and plan."""
-    path = folder / RUN_FILE
-    try:
-        description = json.loads(path.read_bytes())
-        json.dumps(
-            description, ensure_ascii=False
-        ).encode()  # a half of a pair of surrogates cannot be told anywhere
-    except (FileNotFoundError, NotADirectoryError):
-        absent = "it is a file" if folder.exists() else "it does not exist"
-        problem = f"it has no {RUN_FILE}" if folder.is_dir() else absent
-        raise InputError(f"{folder} is no run directory: {problem}") from None
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror}. Make it readable, or restore it from a copy"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not readable as JSON: {error}. Restore it from a copy") from None
-    if not isinstance(description, dict):
-        raise InputError(f"{path} describes no run: it holds a JSON {type(description).__name__}, not an object")
-    check_version(description.get("schema"), path)
-    for name, kinds in DESCRIBED.items():
-        if not isinstance(description.get(name), kinds):
-            kind = type(description[name]).__name__
-            raise InputError(f"{path} describes no run: {name} is a JSON {kind}. Restore it from a copy")
-    return description
-
-
-def read_run(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_run(folder: Path, columns: Sequence[str] | None = None, *, may_lack: bool = False) -> pa.Table:
     """All rows of a run, each once, in the order of its plan; of `columns` only, if given."""
     read_description(folder)
     names = make_schema().names if columns is None else list(dict.fromkeys(["number", *columns]))
     empty = pa.schema([make_schema().field(name) for name in names]).empty_table()
-    table = pa.concat_tables([empty, *(part.read(names) for part in list_parts(folder))])
+    table = pa.concat_tables([empty, *(part.read(names) for part in list_parts(folder, may_lack=may_lack))])
     table = table.sort_by([("number", "ascending")])
     return table.select(list(columns)) if columns is not None else table
 
 
 def read_done(folder: Path) -> dict[tuple[int, str], str]:
     """(number of the case, kernel) of every row of a run → its outcome."""
-    table = read_run(folder, ["number", "kernel", "outcome"])
+    table = read_run(folder, ["number", "kernel", "outcome"], may_lack=True)
     numbers, kernels, outcomes = (table[name].to_pylist() for name in ("number", "kernel", "outcome"))
     return dict(zip(zip(numbers, kernels, strict=True), outcomes, strict=True))

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from gonogo.errors import InputError
 
@@ -25,17 +26,22 @@ def write_atomically(path: Path, content: bytes) -> None:
             with suppress(FileNotFoundError):
                 partial.chmod(stat.S_IMODE(path.stat().st_mode))
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            sync_file(file)
         partial.replace(path)
     except BaseException:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_file(file: IO[bytes]) -> None:
+    """Have what was written outlast a power cut."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
     """Have the name of a new file outlast a power cut; not every system lets a folder be synced."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

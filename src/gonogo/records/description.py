@@ -1,0 +1,69 @@
+"""`run.json` ↔ what a run is: its environment, its plan and, once it is closed, the files that hold its rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from gonogo.errors import InputError
+from gonogo.records.schema import SCHEMA_VERSION, check_version
+from gonogo.records.writing import write_atomically
+
+RUN_FILE = "run.json"
+PARTS = "parts"
+"""The field that lists the files of a closed run, as seals; it attests that no row stands twice in them."""
+DESCRIBED = {
+    "environment": (dict, NoneType),
+    "plan": (dict, NoneType),
+    "resumed": (list, NoneType),
+    "appended": (list, NoneType),
+    PARTS: (list, NoneType),
+}
+"""What run.json may hold beside the version, and as what."""
+
+
+def write_description(folder: Path, description: dict[str, Any]) -> None:
+    """Write run.json."""
+    write_atomically(folder / RUN_FILE, format_description(description))
+
+
+def format_description(description: dict[str, Any]) -> bytes:
+    """What stands in run.json: the version, and what is given."""
+    text = json.dumps({"schema": SCHEMA_VERSION} | description, indent=1, sort_keys=True)
+    return text.encode() + b"\n"
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What run.json says: environment, seed and plan."""
+    path = folder / RUN_FILE
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        absent = "it is a file" if folder.exists() else "it does not exist"
+        problem = f"it has no {RUN_FILE}" if folder.is_dir() else absent
+        raise InputError(f"{folder} is no run directory: {problem}") from None
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}. Make it readable, or restore it from a copy"
+        ) from None
+    return parse_description(content, path)
+
+
+def parse_description(content: bytes, path: Path) -> dict[str, Any]:
+    """The content of a run.json, checked."""
+    try:
+        description = json.loads(content)
+        # Half of a pair of surrogates could be shown nowhere.
+        json.dumps(description, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not readable as JSON: {error}. Restore it from a copy") from None
+    if not isinstance(description, dict):
+        raise InputError(f"{path} describes no run: it holds a JSON {type(description).__name__}, not an object")
+    check_version(description.get("schema"), path)
+    for name, kinds in DESCRIBED.items():
+        if not isinstance(description.get(name), kinds):
+            kind = type(description[name]).__name__
+            raise InputError(f"{path} describes no run: {name} is a JSON {kind}. Restore it from a copy")
+    return description

@@ -1,0 +1,142 @@
+"""A Parquet file ↔ its seal: what a closed run says of it, so that columns can be read alone and be trusted.
+
+A seal has a checksum of the footer and one of each column chunk. Only what is wanted is read, and a flipped bit in
+it is noticed, wherever it is: checksums of pages, which Parquet has of its own, leave out the headers of pages.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gonogo.errors import InputError
+from gonogo.records.ranges import Ranges, open_ranges
+from gonogo.records.schema import check_version
+
+CHANGED = "its bytes are not those that were written, by the checksum in"
+ENDING = 8
+"""Bytes behind a Parquet file's metadata: their length, and PAR1."""
+PART_NAME = re.compile(r"part-(\d+)(?:-([0-9a-f]{8}))?")
+"""Of a file, less its ending: its number, and the CRC-32 of its bytes."""
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What is known of a file before it is opened."""
+
+    name: str
+    rows: int
+    bytes: int
+    footer_bytes: int
+    footer: str
+    """CRC-32 of the footer, in hexadecimal."""
+    chunks: str
+    """CRC-32 of each column chunk, by row group, then column: unsigned, 4 bytes each, little-endian, in base64."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it stands in run.json."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(found: Any, path: object) -> Seal:
+        """As it stands in run.json, checked."""
+        kinds = {field.name: {"int": int, "str": str}[str(field.type)] for field in fields(Seal)}
+        if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != kinds:
+            raise InputError(f"{path} describes no run: its list of parts is damaged. Restore it from a copy")
+        return Seal(**found)
+
+
+def seal_file(path: Path) -> Seal:
+    """Read a file once and note what is in it."""
+    content = path.read_bytes()
+    check_name(path, content)
+    metadata = read_metadata(content)
+    footer_bytes = ENDING + metadata.serialized_size
+    every = _list_chunks(metadata, range(metadata.num_row_groups), range(metadata.num_columns))
+    chunks = [zlib.crc32(memoryview(content)[start:end]) for _, start, end in every]
+    packed = base64.b64encode(np.array(chunks, "<u4").tobytes()).decode()
+    footer = f"{zlib.crc32(content[-footer_bytes:]):08x}"
+    return Seal(path.name, metadata.num_rows, len(content), footer_bytes, footer, packed)
+
+
+def check_name(path: Path, content: bytes) -> None:
+    """Refuse bytes that are not those that the file's name says, if it does."""
+    name = PART_NAME.fullmatch(path.stem)
+    if name and name[2] and int(name[2], 16) != zlib.crc32(content):
+        raise ValueError(f"{CHANGED} its name")
+
+
+def read_metadata(content: bytes) -> pq.FileMetaData:
+    """The metadata of a Parquet file, or of its footer alone."""
+    return pq.read_metadata(pa.BufferReader(content))
+
+
+def iterate_sealed(
+    path: Path, seal: Seal, names: Sequence[str], as_codes: Sequence[str], rows: int
+) -> Iterator[pa.Table]:
+    """The columns of `names` that there are, some row groups at a time: as many as have `rows`, or one."""
+    with open_ranges(path) as file:
+        if file.size != seal.bytes:
+            raise ValueError(f"it has {file.size:,} bytes, and run.json says {seal.bytes:,}")
+        metadata = _read_footer(file, seal)
+        check_version((metadata.metadata or {}).get(b"gonogo_schema", b"?").decode(), path)
+        columns = [at for at in range(metadata.num_columns) if metadata.schema.column(at).name in names]
+        checksums = np.frombuffer(base64.b64decode(seal.chunks), "<u4").reshape(-1, metadata.num_columns)
+        for groups in _gather_groups(metadata, rows):
+            # As long as the file, so that offsets hold; memory is taken only by what is filled.
+            sparse = np.empty(seal.bytes, np.uint8)
+            chunks = _list_chunks(metadata, groups, columns)
+            file.fill(sparse, [(start, end) for _, start, end in chunks])
+            for place, start, end in chunks:
+                if zlib.crc32(sparse[start:end].data) != checksums[place]:
+                    raise ValueError(f"{CHANGED} run.json")
+            with pq.ParquetFile(
+                pa.BufferReader(sparse), metadata=metadata, read_dictionary=list(as_codes)
+            ) as parquet:
+                wanted = [metadata.schema.column(at).name for at in columns]
+                yield parquet.read_row_groups(groups, wanted, use_threads=False)
+
+
+def _read_footer(file: Ranges, seal: Seal) -> pq.FileMetaData:
+    footer = np.empty(seal.bytes, np.uint8)
+    start = max(seal.bytes - seal.footer_bytes, 0)
+    file.fill(footer, [(start, seal.bytes)])
+    content = footer[start:].tobytes()
+    if zlib.crc32(content) != int(seal.footer, 16):
+        raise ValueError(f"{CHANGED} run.json")
+    return read_metadata(content)
+
+
+def _gather_groups(metadata: pq.FileMetaData, rows: int) -> Iterator[list[int]]:
+    gathered: list[int] = []
+    held = 0
+    for group in range(metadata.num_row_groups):
+        count = metadata.row_group(group).num_rows
+        if gathered and held + count > rows:
+            yield gathered
+            gathered, held = [], 0
+        gathered, held = [*gathered, group], held + count
+    if gathered:
+        yield gathered
+
+
+def _list_chunks(
+    metadata: pq.FileMetaData, groups: Iterable[int], columns: Sequence[int]
+) -> list[tuple[tuple[int, int], int, int]]:
+    """((row group, column), first byte, end) of some column chunks."""
+    chunks = []
+    for group in groups:
+        for column in columns:
+            chunk = metadata.row_group(group).column(column)
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            chunks.append(((group, column), start, start + chunk.total_compressed_size))
+    return chunks
