@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gonogo.errors import ArraysChanged
+from gonogo.instrument import path_native
 from gonogo.instrument.partials import EMPTY_BRACKET, N_BRACKETS, Bracket, Caught
 from gonogo.instrument.threads import thread_limit
 
@@ -42,7 +43,7 @@ def sample_size(count: int, *, tied: bool = False) -> int:
 
     Where errors are tied, as between two arrays of one short format, a small one finds the ties.
     """
-    return min(2**12 if tied else max(count >> 8, 2**12), 2**18, count)
+    return min(2**12 if tied else max(count >> 9, 2**12), 2**18, count)
 
 
 def stratified_positions(count: int, size: int) -> npt.NDArray[np.int64]:
@@ -70,8 +71,31 @@ def select_on_host(requests: Sequence[tuple[Floats, Sequence[int]]]) -> list[lis
 
 def _select(values: Floats, ranks: Sequence[int]) -> list[float]:
     # An array with stride 0 repeats one value, and needs no search.
+    if values.strides != (0,) and path_native.available():
+        return path_native.select_errors(values, ranks)
     ordered = values if values.strides == (0,) else np.partition(values, ranks)
     return [float(ordered[rank]) for rank in ranks]
+
+
+def sort_errors(values: Floats) -> Floats:
+    """Errors, sorted: by the native path where there is one, for NumPy's sort is slow on some chips."""
+    return path_native.sort_errors(values) if path_native.available() else np.sort(values)
+
+
+def keep_ends(low: float, high: float) -> tuple[float, float]:
+    """A bracket as it is, where a pass compares all values alike."""
+    return low, high
+
+
+@np.errstate(over="ignore")
+def shrink_to_float32(low: float, high: float) -> tuple[float, float]:
+    """The widest bracket within [low, high) whose ends float32 has."""
+    least, most = np.float32(low), np.float32(high)
+    if float(least) < low:  # as they stand NumPy would compare them in float32
+        least = np.nextafter(least, np.float32(math.inf))
+    if float(most) > high:
+        most = np.nextafter(most, np.float32(-math.inf))
+    return float(least), float(most)
 
 
 def find_ranks(
@@ -82,7 +106,7 @@ def find_ranks(
     select_kept: SelectKept = select_on_host,
     capacity: int = HOST_CAPACITY,
     sample_weight: int = 1,
-    shrink: Shrink = lambda low, high: (low, high),
+    shrink: Shrink = keep_ends,
     first: tuple[Sequence[Bracket], Sequence[Caught]] | None = None,
 ) -> dict[int, float]:
     """Exact values of the errors at 0-based `ranks`, given in up to three groups of neighbours.
@@ -181,7 +205,7 @@ class _Search:
             elif inside and bracket.stride == 1 and len(catch.values) == catch.below_high - catch.below_low:
                 decided.append((inside, catch))
             elif inside:
-                undecided[-1] = np.sort(np.asarray(catch.values))
+                undecided[-1] = sort_errors(np.asarray(catch.values))
         requests = [(catch.values, [rank - catch.below_low for rank in inside]) for inside, catch in decided]
         for (settled, _), values in zip(decided, self.select_kept(requests), strict=True):
             self.found.update(zip(settled, values, strict=True))

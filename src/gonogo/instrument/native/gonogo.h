@@ -65,6 +65,9 @@ typedef struct {
     void moments_##isa(const operand *, int64_t, double, moments_result *);                                  \
     void lose_##isa(const double *, int64_t, int64_t, int64_t, int64_t, const double *, const double *, double *);
 
+void sort_keys(uint64_t *, uint64_t *, int64_t);
+void select_keys(const uint64_t *, uint64_t *, int64_t, const int64_t *, int, uint64_t *);
+
 DECLARE(portable)
 #ifdef GONOGO_X86
 DECLARE(avx2)

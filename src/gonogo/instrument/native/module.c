@@ -62,7 +62,7 @@ static int n_isas = 1; /* how many of them this chip runs; set once at import */
 static void find_isas(void) {
 #ifdef GONOGO_X86
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c"))
         return;
     n_isas = 2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
@@ -232,12 +232,59 @@ static PyObject *py_lose(PyObject *self, PyObject *args) {
     return result;
 }
 
+static PyObject *py_sort(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer values, scratch;
+    if (!PyArg_ParseTuple(args, "w*w*", &values, &scratch))
+        return NULL;
+    PyObject *result = NULL;
+    if (scratch.len < values.len)
+        PyErr_Format(PyExc_ValueError, "%zd bytes to sort and %zd to do it in", values.len, scratch.len);
+    else {
+        Py_BEGIN_ALLOW_THREADS;
+        sort_keys(values.buf, scratch.buf, values.len / (Py_ssize_t)sizeof(double));
+        Py_END_ALLOW_THREADS;
+        result = Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&scratch);
+    return result;
+}
+
+static PyObject *py_select(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer values, scratch, ranks, out;
+    if (!PyArg_ParseTuple(args, "y*w*y*w*", &values, &scratch, &ranks, &out))
+        return NULL;
+    PyObject *result = NULL;
+    const int64_t *rank = ranks.buf, n = values.len / (Py_ssize_t)sizeof(double);
+    const int n_ranks = (int)(ranks.len / (Py_ssize_t)sizeof(int64_t));
+    int fits = scratch.len >= 2 * values.len && out.len == ranks.len;
+    for (int r = 0; r < n_ranks; r++)
+        fits &= rank[r] >= (r ? rank[r - 1] : 0) && rank[r] < n;
+    if (!fits)
+        PyErr_Format(PyExc_ValueError, "ranks must ascend below %lld, with room for twice as many", (long long)n);
+    else {
+        Py_BEGIN_ALLOW_THREADS;
+        select_keys(values.buf, scratch.buf, n, rank, n_ranks, out.buf);
+        Py_END_ALLOW_THREADS;
+        result = Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&scratch);
+    PyBuffer_Release(&ranks);
+    PyBuffer_Release(&out);
+    return result;
+}
+
 static PyMethodDef METHODS[] = {
     {"isas", py_isas, METH_NOARGS, "Names of the instruction sets this chip runs, narrowest first."},
     {"scan", py_scan, METH_VARARGS, "Partial ErrorStats of two buffers, and what falls into three brackets."},
     {"read", py_read, METH_VARARGS, "Worst error of two buffers in a gauge's unit, where, and the signed sum."},
     {"moments", py_moments, METH_VARARGS, "Largest finite magnitude, sum of squares and count of finite values."},
     {"lose", py_lose, METH_VARARGS, "What sums lose of their terms by rounding to steps, part by part of each row."},
+    {"sort", py_sort, METH_VARARGS, "Sort float64 values ≥ 0 in place, with as much scratch."},
+    {"select", py_select, METH_VARARGS, "The float64 values ≥ 0 at ascending ranks, with twice as much scratch."},
     {NULL, NULL, 0, NULL},
 };
 
