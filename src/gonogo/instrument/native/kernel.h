@@ -4,7 +4,7 @@
  * by block into float64 on the stack, so memory is read once and every difference is exact in float64. The
  * loops are plain C that the compiler vectorises. Compile without contraction and without reassociation:
  * maxima and percentiles must come out the same to the bit on every path. Sums alone may be reordered, by the
- * `omp simd reduction` clauses.
+ * `omp simd reduction` clauses. With AVX-512 fused_avx512.h goes first, and leaves to the loops what it refuses.
  */
 #include "gonogo.h"
 
@@ -38,7 +38,15 @@ static inline double total(const exact_sum *sum) {
 /* ---- decode: bits → float64, exactly ---- */
 
 static void decode_f16(const uint16_t *restrict bits, double *restrict out, int n) {
-    for (int i = 0; i < n; i++) {
+    int i = 0;
+#ifdef HAVE_F16C
+    for (; i + 8 <= n; i += 8) {
+        const __m256 values = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(bits + i)));
+        _mm256_storeu_pd(out + i, _mm256_cvtps_pd(_mm256_castps256_ps128(values)));
+        _mm256_storeu_pd(out + i + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(values, 1)));
+    }
+#endif
+    for (; i < n; i++) {
         uint32_t half = bits[i], magnitude = (half & 0x7fff) << 13;
         /* Rebias by a product: it is exact, so subnormals come out right. */
         uint32_t finite = float_bits(as_float(magnitude) * 0x1p112f), special = magnitude | 0x7f800000;
@@ -266,7 +274,7 @@ static int bracket_block(const double *restrict D, int n, const bracket *b, scan
         low[k] = b[k].low;
         high[k] = b[k].high;
     }
-#ifdef HAVE_COMPRESS
+#ifdef HAVE_AVX512
     const __m512d a0 = _mm512_set1_pd(low[0]), a1 = _mm512_set1_pd(low[1]), a2 = _mm512_set1_pd(low[2]);
     const __m512d b0 = _mm512_set1_pd(high[0]), b1 = _mm512_set1_pd(high[1]), b2 = _mm512_set1_pd(high[2]);
     const __m512i one = _mm512_set1_epi64(1);
@@ -320,10 +328,20 @@ static int bracket_block(const double *restrict D, int n, const bracket *b, scan
 /* Hand each gathered value to its bracket; every `stride`-th is kept, while there is room. */
 static void keep_gathered(const double *inside, int found, bracket *b, scan_result *out) {
     for (int k = 0; k < BRACKETS; k++) {
+        const double low = b[k].low, high = b[k].high;
         if (!b[k].capacity)
             continue;
+        if (b[k].stride == 1 && out->kept[k] + found <= b[k].capacity) {
+            int64_t kept = out->kept[k];
+            for (int i = 0; i < found; i++) {
+                b[k].values[kept] = inside[i];
+                kept += (inside[i] >= low) & (inside[i] < high);
+            }
+            out->kept[k] = kept;
+            continue;
+        }
         for (int i = 0; i < found; i++) {
-            if (inside[i] >= b[k].low && inside[i] < b[k].high) {
+            if (inside[i] >= low && inside[i] < high) {
                 if (b[k].seen++ % b[k].stride == 0 && out->kept[k] < b[k].capacity)
                     b[k].values[out->kept[k]++] = inside[i];
             }
@@ -331,23 +349,30 @@ static void keep_gathered(const double *inside, int found, bracket *b, scan_resu
     }
 }
 
-void ISA(scan)(const operand *actual, const operand *expected, int64_t n, double atol, bracket *brackets, scan_result *out) {
+typedef struct { exact_sum abs, rel, ulp; } running_sums;
+
+static void add_errors(const block_sums *sums, running_sums *running, scan_result *out) {
+    add_to(&running->abs, sums->sum_abs);
+    add_to(&running->rel, sums->sum_rel);
+    out->max_abs = sums->max_abs > out->max_abs ? sums->max_abs : out->max_abs;
+    out->max_rel = sums->max_rel > out->max_rel ? sums->max_rel : out->max_rel;
+    out->exceeding += sums->exceeding;
+    out->nonzero += sums->nonzero;
+}
+
+/* Elements from `start` to `end` by the plain loops, which take every format and every value. */
+static void scan_plainly(const operand *actual, const operand *expected, int64_t start, int64_t end, double atol,
+                         bracket *brackets, running_sums *running, scan_result *out) {
     const int width = actual->format == expected->format ? actual->format->bits : 0;
-    exact_sum sum_abs = {0, 0}, sum_rel = {0, 0}, sum_ulp = {0, 0};
     double buffer_a[BLOCK], buffer_r[BLOCK], D[BLOCK], inside[BLOCK + 8];
-    for (int64_t start = 0; start < n; start += BLOCK) {
-        const int m = n - start < BLOCK ? (int)(n - start) : BLOCK;
+    for (; start < end; start += BLOCK) {
+        const int m = end - start < BLOCK ? (int)(end - start) : BLOCK;
         const double *A = decode(actual, start, buffer_a, m), *R = decode(expected, start, buffer_r, m);
         block_sums sums = measure_finite(A, R, D, m, atol);
         const int finite = sums.sum_abs <= DBL_MAX;
         if (!finite)
             sums = measure_any(A, R, D, m, atol);
-        add_to(&sum_abs, sums.sum_abs);
-        add_to(&sum_rel, sums.sum_rel);
-        out->max_abs = sums.max_abs > out->max_abs ? sums.max_abs : out->max_abs;
-        out->max_rel = sums.max_rel > out->max_rel ? sums.max_rel : out->max_rel;
-        out->exceeding += sums.exceeding;
-        out->nonzero += sums.nonzero;
+        add_errors(&sums, running, out);
         out->sum_ulp = 0;
         if (finite && width == 16)
             add_ulps_16((const int16_t *)actual->data + start, (const int16_t *)expected->data + start, m, out);
@@ -355,12 +380,50 @@ void ISA(scan)(const operand *actual, const operand *expected, int64_t n, double
             add_ulps_32((const int32_t *)actual->data + start, (const int32_t *)expected->data + start, m, out);
         else
             add_ulps(actual, start, A, R, m, out);
-        add_to(&sum_ulp, out->sum_ulp);
+        add_to(&running->ulp, out->sum_ulp);
         keep_gathered(inside, bracket_block(D, m, brackets, out, inside), brackets, out);
     }
-    out->sum_abs = total(&sum_abs);
-    out->sum_rel = total(&sum_rel);
-    out->sum_ulp = total(&sum_ulp);
+}
+
+#ifdef HAVE_AVX512
+#include "fused_avx512.h"
+
+/* As many whole steps as there are, a span at a time; returns where they end. */
+static int64_t scan_fused(const operand *actual, const operand *expected, int64_t n, double atol, bracket *brackets,
+                          running_sums *running, scan_result *out) {
+    double inside[SPAN + 8];
+    int64_t start = 0;
+    for (int m; start + STEP <= n; start += m) {
+        span_sums span;
+        m = n - start < SPAN ? (int)(n - start) / STEP * STEP : SPAN;
+        if (!fuse_span(actual, expected, start, m, atol, brackets, inside, &span)) {
+            scan_plainly(actual, expected, start, start + m, atol, brackets, running, out);
+            continue;
+        }
+        add_errors(&span.errors, running, out);
+        add_to(&running->ulp, span.sum_ulp);
+        out->max_ulp = span.max_ulp > out->max_ulp ? span.max_ulp : out->max_ulp;
+        for (int k = 0; k < BRACKETS; k++) {
+            out->below_low[k] += span.below_low[k];
+            out->below_high[k] += span.below_high[k];
+        }
+        keep_gathered(inside, span.found, brackets, out);
+    }
+    return start;
+}
+#endif
+
+void ISA(scan)(const operand *actual, const operand *expected, int64_t n, double atol, bracket *brackets, scan_result *out) {
+    running_sums running = {{0, 0}, {0, 0}, {0, 0}};
+    int64_t start = 0;
+#ifdef HAVE_AVX512
+    if (actual->format == expected->format && (actual->format->bits == 16 || actual->format->bits == 32))
+        start = scan_fused(actual, expected, n, atol, brackets, &running, out);
+#endif
+    scan_plainly(actual, expected, start, n, atol, brackets, &running, out);
+    out->sum_abs = total(&running.abs);
+    out->sum_rel = total(&running.rel);
+    out->sum_ulp = total(&running.ulp);
 }
 
 /* ---- readings: error of each element in the unit of a gauge ---- */
