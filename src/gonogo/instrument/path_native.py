@@ -97,8 +97,7 @@ def scan(pair: Pair, atol: float, brackets: Sequence[Bracket], *, isa: int = -1)
         return _scan_share(pair, start, stop, atol, brackets, rows, isa)
 
     parts = _run_split(scan_share, shares)
-    caught = tuple(_pack(room, [part.caught[k] for part in parts]) for k, room in enumerate(rooms))
-    total = replace(add_scans([replace(part, caught=()) for part in parts]), caught=caught)
+    total = parts[0] if len(parts) == 1 else _add_shares(parts, rooms)
     overflowed = sum_overflowed(total.sum_abs, total.max_abs) or sum_overflowed(total.sum_rel, total.max_rel)
     # Finite errors near the top of float64 whose sum overflows: rare enough to leave to exact fractions.
     return path_numpy.scan(pair, atol, brackets) if overflowed else total
@@ -121,6 +120,11 @@ def _scan_share(
     max_ulp, sum_ulp = saturate(max_ulp, sum_ulp, bool(saturated))
     caught = tuple(Caught(low[k], high[k], rows[k][: kept[k]]) for k in range(len(brackets)))
     return Scan(exceeding, max_abs, sum_abs, nonzero, max_rel, sum_rel, max_ulp, sum_ulp, caught)
+
+
+def _add_shares(parts: Sequence[Scan], rooms: Sequence[Floats]) -> Scan:
+    caught = tuple(_pack(room, [part.caught[k] for part in parts]) for k, room in enumerate(rooms))
+    return replace(add_scans([replace(part, caught=()) for part in parts]), caught=caught)
 
 
 def _pack(room: Floats, parts: Sequence[Caught]) -> Caught:
