@@ -17,7 +17,6 @@ from warm import run_pytest
 
 import gonogo
 from gonogo.cases import NON_FINITE
-from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.score import calibrate, default_methods
 from gonogo.limits.lock import read_lock, write_lock
 from gonogo.limits.shipped import shipped_lock
@@ -319,7 +318,7 @@ def test_records_of_many_processes(pytester: pytest.Pytester) -> None:
             "test_relu/relu", "test_softmax/<lambda>", "test_again/<lambda>", "test_own_controls/relu")),
     }  # fmt: skip
     assert len({(row["case"], row["kernel"]) for row in rows}) == len(rows) == candidates + controls + own
-    limits = calibrate(Rows(load_columns([pytester.path / "runs"])), default_methods()[0])
+    limits = calibrate(load_columns([pytester.path / "runs"]), default_methods()[0])
     # Inputs with NaN or infinities say nothing of how far a correct kernel may be off.
     finite = sum(row["kernel"] == "softmax_torch" and row["distribution"] not in NON_FINITE for row in rows)
     assert 3 <= finite < 6

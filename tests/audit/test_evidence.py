@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gonogo.audit.evidence import NEEDED, decide_rows
 from gonogo.evaluate import filter_columns
-from gonogo.evaluate.groups import Rows
+from gonogo.evaluate.rows import Rows
 from gonogo.evaluate.tally import UNJUDGED
 from gonogo.instrument.stats import measure
 from gonogo.policies import Policy, load_policies, make_policy, read_policies, read_policy

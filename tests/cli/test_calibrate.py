@@ -201,7 +201,7 @@ def test_exit_codes_of_refusals_and_crashes(
     def crash(*given: object, **options: object) -> None:
         raise ZeroDivisionError("on purpose")
 
-    monkeypatch.setattr("gonogo.records.load_columns", crash)
+    monkeypatch.setattr("gonogo.records.open_runs", crash)
     monkeypatch.setattr("sys.argv", ["gonogo", "calibrate", str(RUN), "-o", str(tmp_path / "gonogo.lock")])
     with pytest.raises(SystemExit) as crashed:
         gonogo.cli.main()

@@ -136,6 +136,7 @@ def test_a_place_that_takes_no_files_is_told_before_work(
         pytest.importorskip("torch")
         monkeypatch.setattr("gonogo.campaign.run_campaign", work)
     monkeypatch.setattr("gonogo.records.load_columns", work)
+    monkeypatch.setattr("gonogo.records.open_runs", work)
     (tmp_path / "FOLDER").mkdir()
     (tmp_path / "FILE").write_text("")
     monkeypatch.chdir(tmp_path)
@@ -170,7 +171,7 @@ def test_a_file_that_is_kept_from_the_user(
     def deny(*_: object, **__: object) -> None:
         raise denial
 
-    monkeypatch.setattr("gonogo.records.load_columns", deny)
+    monkeypatch.setattr("gonogo.records.open_runs", deny)
     denial = named
     assert call_main("evaluate RUN", monkeypatch) == 2
     assert capsys.readouterr().err == "gonogo: cannot open locked/run.json: Permission denied\n"
@@ -196,7 +197,7 @@ def test_ctrl_c_as_a_signal() -> None:
     code = (
         "import os, signal, gonogo.cli, gonogo.records;"
         "signal.signal(signal.SIGINT, signal.default_int_handler);"  # a shell may have its jobs ignore it
-        "gonogo.records.load_columns = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT);"
+        "gonogo.records.open_runs = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT);"
         "gonogo.cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", code, "evaluate", RUN], capture_output=True, text=True, timeout=60)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made_records import make_row, write_run
 
 from gonogo.evaluate import evaluate
-from gonogo.evaluate.beside_controls import compare_with_controls
+from gonogo.evaluate.beside_controls import CaseErrors
 from gonogo.evaluate.score import default_methods, list_needed
 from gonogo.records import Columns, load_columns
 
@@ -79,7 +79,9 @@ def test_oracle(rows: list[tuple[int, int, bool, float, float]]) -> None:
         runs=["a", "b"], run=run.astype(np.int16), number=number.astype(np.int32),
         readings={"absolute": absolute.astype(np.float32), "ulp": ulp.astype(np.float32)},
     )  # fmt: skip
-    ratios = compare_with_controls(columns, is_control.astype(bool), ~is_control.astype(bool))
+    errors = CaseErrors()
+    errors.add(columns, is_control.astype(bool))
+    ratios = errors.compare(columns, ~is_control.astype(bool))
     for (at_run, at, control, error, ulps), ratio in zip(rows, ratios, strict=True):
         beside = [other[3] for other in rows if other[:3] == (at_run, at, True)]
         if control or not beside:

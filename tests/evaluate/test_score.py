@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from make_record import make_record
 from gonogo.audit.counts import count_judged
 from gonogo.audit.finding import HIDDEN, ROUNDED, Audit, Probe
 from gonogo.errors import InputError
-from gonogo.evaluate import Rows, evaluate
-from gonogo.evaluate.folds import Fold, make_folds
+from gonogo.evaluate import evaluate
+from gonogo.evaluate.folds import Fold
 from gonogo.evaluate.paper_tables import make_headline, make_tightening
+from gonogo.evaluate.readings import Kind, gather
 from gonogo.evaluate.score import Method, calibrate, default_methods, score_methods
 from gonogo.limits.rules import rule
 from gonogo.records import load_columns
@@ -47,7 +49,7 @@ def scores_of(folder: Path, holdout: str = "none") -> dict[str, dict]:
 
 
 def test_the_papers_protocol_number_by_number(tmp_path: Path) -> None:
-    rows = Rows(load_columns([write_run(tmp_path / "run", paper_example())]))
+    rows = load_columns([write_run(tmp_path / "run", paper_example())])
     limit = calibrate(rows, default_methods()[1])[0]
     assert (limit.kernel, limit.dtype, limit.cases, limit.exceeding) == ("softmax_triton", "float16", 20, 0)
     assert limit.value == pytest.approx(PAPER_LIMIT, rel=1e-6)
@@ -104,7 +106,7 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
 
 def test_faulty_rows_never_calibrate(tmp_path: Path) -> None:
     rows = [make_row("softmax_triton"), make_row("softmax_triton_buggy", "faulty", bound=1e6, max_abs=1e3)]
-    found = Rows(load_columns([write_run(tmp_path / "run", rows)]))
+    found = load_columns([write_run(tmp_path / "run", rows)])
     for method in default_methods():
         assert [(limit.cases, limit.value < 10) for limit in calibrate(found, method)] == [(1, True)]
 
@@ -216,16 +218,18 @@ def test_implementation_distribution_shape_and_device(tmp_path: Path) -> None:
 
 
 def test_a_fold_that_leaks_is_caught(tmp_path: Path) -> None:
-    rows = Rows(load_columns([write_run(tmp_path / "run", [make_row("softmax_triton")])]))
+    rows = load_columns([write_run(tmp_path / "run", [make_row("softmax_triton")])])
     everything = np.ones(1, bool)
     with pytest.raises(InputError, match="fold leaky: rows that are judged were calibrated on"):
         Fold("leaky", everything, everything)
     for holdout in ("implementation", "distribution", "shape"):
-        assert all(not (fold.calibrate & fold.judge).any() for fold in make_folds(rows, holdout))
+        folds = gather(rows, {Kind("bound"): False}, holdout).folds
+        assert folds
+        assert all(not (fold.calibrate & fold.judge).any() for fold in folds)
 
 
 def test_too_few_cases_are_not_judged(tmp_path: Path) -> None:
-    rows = Rows(load_columns([write_run(tmp_path / "run", [make_row("softmax_triton") for _ in range(20)])]))
+    rows = load_columns([write_run(tmp_path / "run", [make_row("softmax_triton") for _ in range(20)])])
     score = score_methods(rows, "none", [Method("wilks", "bound", rule("wilks"))])[0]
     assert (score.control_cases, score.unjudged) == (0, 20)
 
@@ -274,6 +278,9 @@ def test_broken_parts(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", [make_row("softmax_triton")])
     (written,) = folder.glob("part-*.parquet")
     part = written.rename(folder / "part-00000.parquet")  # as they were called before names had a checksum
+    described = json.loads((folder / "run.json").read_text())
+    del described["parts"]
+    (folder / "run.json").write_text(json.dumps(described))
     whole = part.read_bytes()
     part.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match=r"part-00000\.parquet is damaged: Parquet magic bytes not found"):

@@ -14,13 +14,13 @@ from made_records import make_row, write_run
 
 from gonogo.cli import cli
 from gonogo.errors import InputError
-from gonogo.evaluate import Rows, evaluate
-from gonogo.evaluate.folds import make_folds
+from gonogo.evaluate import evaluate
+from gonogo.evaluate.readings import Kind, gather
 from gonogo.evaluate.score import Method, calibrate, calibrate_with_universal
 from gonogo.limits import EVERY_OP, Limit
 from gonogo.limits.lock import read_lock
 from gonogo.limits.rules import rule
-from gonogo.records import load_columns
+from gonogo.records import Columns, load_columns
 
 POOLED = Method("", "bound", rule("pooled"))
 UNIVERSAL = Method("", "bound", rule("universal"))
@@ -30,8 +30,8 @@ def make_control(op: str, bound: float, **columns: Any) -> dict[str, Any]:
     return make_row(f"{op}_torch", op=op, bound=bound, **columns)
 
 
-def read_rows(folder: Path, rows: list[dict[str, Any]]) -> Rows:
-    return Rows(load_columns([write_run(folder / "run", rows)]))
+def read_rows(folder: Path, rows: list[dict[str, Any]]) -> Columns:
+    return load_columns([write_run(folder / "run", rows)])
 
 
 def test_one_limit_for_all_ops_of_a_contract(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_holding_out_an_op_uses_the_others_alone(tmp_path: Path) -> None:
     assert (ours["caught_manifest"], ours["manifest"]) == (2, 3)
     # The paper's rule has no reading of the op that is left out, and says nothing even of what failed outright.
     assert (paper["control_cases"], paper["all"], paper["unjudged"]) == (0, 0, 7)
-    folds = list(make_folds(Rows(columns), "op"))
+    folds = gather(columns, {Kind("bound"): False}, "op").folds
     assert [fold.name for fold in folds] == ["softmax", "relu", "matmul"]
     assert not any((fold.calibrate & fold.judge).any() for fold in folds)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evaluate.groups import Rows
 from gonogo.evaluate.score import Method, calibrate_with_universal
 from gonogo.limits import Limit
 from gonogo.limits.lock import read_lock, write_lock
@@ -22,7 +21,7 @@ RECORDS = Path(__file__).parent.parent.parent / "records"
 
 @pytest.mark.parametrize("run", find_runs([RECORDS]), ids=lambda run: run.name)
 def test_no_limit_that_a_rule_makes_is_named(run: Path, tmp_path: Path) -> None:
-    rows, count = Rows(load_columns([run])), 0
+    rows, count = load_columns([run]), 0
     for name in rule_names():
         made = [limit for limit in calibrate_with_universal(rows, Method("", "bound", rule(name)))
                 if not limit.is_vacuous]  # fmt: skip

@@ -12,11 +12,11 @@ from command import gonogo
 from counted_by_sql import RECORDS
 from evaluate.made_records import make_row, write_run
 
-from gonogo.evaluate import Rows, evaluate
+from gonogo.evaluate import evaluate, evaluate_by, train_judge
 from gonogo.execution.error_map import TILES, map_errors
 from gonogo.records import load_columns
 from gonogo.report.collect import collect
-from gonogo.report.counts import NONE, classify, encode, encode_scores, group_rows
+from gonogo.report.counts import NONE, encode, encode_scores, group_strata
 from gonogo.report.page import make_page
 
 
@@ -65,24 +65,27 @@ def test_too_many_groups_are_merged_and_that_is_told():
         "kernel": codes % 30,
         "class": codes % 2,
     }
-    whole = group_rows(kept, most=1000)
+    once = np.ones(300, np.int64)
+    whole = group_strata(kept, once, most=1000)
     assert (len(whole), whole.merged) == (30, ())
-    fewer = group_rows({**kept, "distribution": codes}, most=100)
+    fewer = group_strata({**kept, "distribution": codes}, once, most=100)
     assert fewer.merged == ("distribution",)
     assert fewer.rows.sum() == 300
-    left = group_rows({**kept, "class": np.where(codes < 5, -1, 0)})
-    assert left.rows.sum() == 295
+    left = group_strata({**kept, "class": np.where(codes < 5, -1, 0)}, 2 * once)
+    assert left.rows.sum() == 590
 
 
 def test_scores_take_no_more_room_than_there_is():
     columns = load_columns([RECORDS])
-    rows = Rows(columns)
-    scores = list(evaluate(columns, "run").scores)
-    named = ("op", "dtype", "distribution", "kernel")
-    dimensions = {name: columns.codes[name] for name in named} | {"class": classify(rows)}
+    judge = train_judge(columns, "run")
+    scores = list(evaluate_by(columns, judge, ("cell", "class", "distribution")).scores)
+    strata, cells = scores[0].strata, judge.gathered.cells
+    dimensions = {name: cells.codes[name][strata.codes["cell"]] for name in ("op", "dtype", "kernel")}
+    dimensions |= {name: strata.codes[name] for name in ("distribution", "class")}
+    rows = scores[2].counts.sum(1)
     whole = None
     for room in (10**9, 300_000, 60_000):
-        groups, encoded = encode_scores(dimensions, scores, room)
+        groups, encoded = encode_scores(dimensions, rows, scores, room)
         assert sum(len(text) for each in encoded for text in each.values()) <= room
         flagged = [decode(each["flagged"], groups.rows.tolist()).sum(0).tolist() for each in encoded]
         whole = whole or flagged

@@ -23,7 +23,7 @@ from warm import run_python
 import gonogo
 from gonogo.cases import NON_FINITE, ON_CPU, USUAL, Planned, plan_cases
 from gonogo.errors import ControlFailed, InputError, NoGo, ReferenceFailed, UnknownOp, UnknownWord
-from gonogo.evaluate.groups import Rows
+from gonogo.evaluate.rows import Rows
 from gonogo.evaluate.score import calibrate, default_methods
 from gonogo.limits import Limit
 from gonogo.limits.intervals import upper_bound
@@ -746,7 +746,7 @@ def test_records_are_a_run_like_any_other(tmp_path: Path) -> None:
     assert environment["torch"] == torch.__version__
     # Limits come from the control alone, though the candidate reads a million times as much.
     columns = load_columns([folder])
-    (limit,) = calibrate(Rows(columns), default_methods()[0])
+    (limit,) = calibrate(columns, default_methods()[0])
     # Inputs with NaN or infinities say nothing of how far a correct kernel may be off.
     finite = [row for row in rows if row["role"] == "control" and row["distribution"] not in NON_FINITE]
     controls, count = np.array([row["bound"] for row in finite]), len(finite)

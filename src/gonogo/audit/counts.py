@@ -14,8 +14,8 @@ from gonogo.audit.evidence import decide_rows
 from gonogo.audit.finding import Audit
 from gonogo.audit.tolerance import Tolerance
 from gonogo.evaluate import filter_columns
-from gonogo.evaluate.groups import Rows
-from gonogo.evaluate.policies import ALWAYS_SEEN
+from gonogo.evaluate.rows import Rows
+from gonogo.evaluate.score import ALWAYS_SEEN, count_rows
 from gonogo.evaluate.tally import UNJUDGED
 from gonogo.policies import Twin
 from gonogo.records import Columns
@@ -40,7 +40,7 @@ def count_records(audit: Audit, tolerance: Tolerance, columns: Columns) -> bool:
     if (decisions[rows.counted] == UNJUDGED).mean() > MOST_UNDECIDED:
         return False
     audit.counted_in = "records"
-    audit.score.count(rows, rows.counted, lambda block: decisions[block])
+    count_rows(audit.score, rows.columns, decisions)
     return True
 
 
@@ -67,9 +67,8 @@ def run_kernels(tolerance: Tolerance, bench: Bench, twin: Twin | None) -> Iterat
 def count_judged(audit: Audit, judged: Sequence[Judged]) -> None:
     """Count kernels that were run live, by the bins that records are counted by."""
     audit.counted_in = "live"
-    rows = Rows(_to_columns([record for record, _ in judged]))
     decisions = np.array([decision for _, decision in judged], np.int8)
-    audit.score.count(rows, rows.counted, lambda block: decisions[block])
+    count_rows(audit.score, _to_columns([record for record, _ in judged]), decisions)
 
 
 def _to_columns(records: Sequence[Record]) -> Columns:

@@ -15,7 +15,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
-from gonogo.evaluate.policies import ALWAYS_SEEN
+from gonogo.evaluate.score import ALWAYS_SEEN
 from gonogo.evaluate.tally import UNJUDGED, Decisions
 from gonogo.policies import Numbers, Policy, load_policies
 from gonogo.records import Columns

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gonogo.evaluate import groups
+from gonogo.evaluate.tally import BINS as COUNTED_BINS
 from gonogo.evaluate.tally import Score
 from gonogo.table import Share, Shown, Table, percent
 
@@ -81,7 +81,7 @@ class Audit:
     @property
     def bins(self) -> dict[str, Share]:
         """Faults caught, by how much they change: no bit, less than rounding may, more."""
-        every, differing, manifest = (self.score.bins[name] for name in groups.BINS)
+        every, differing, manifest = (self.score.bins[name] for name in COUNTED_BINS)
         shares = (
             Share(every.flagged - differing.flagged, every.cases - differing.cases),
             Share(differing.flagged - manifest.flagged, differing.cases - manifest.cases),

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from gonogo.cli._completion import complete_gauge, complete_ops, complete_rule
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import check_recorded, prepare_file, show_examples, words_option, write_to
+from gonogo.cli._parse import PLACE, check_recorded, prepare_file, show_examples, words_option, write_to
 from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.limits.changes import (
@@ -32,7 +32,8 @@ from gonogo.words import find_words
 if TYPE_CHECKING:
     from gonogo.evaluate.score import Method
     from gonogo.limits import Limit
-    from gonogo.records import Columns
+    from gonogo.records import StreamedRuns
+    from gonogo.records.places import Place
 
 
 @click.command(
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
         "gonogo calibrate records --diff gonogo.lock --fail-on loosened",
     ),
 )
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=PLACE)
 @click.option(
     "--gauge",
     default="bound",
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def calibrate(
-    runs: tuple[Path, ...],
+    runs: tuple[Place, ...],
     gauge: str,
     rule_name: str,
     parameter: tuple[str, ...],
@@ -97,7 +98,7 @@ def calibrate(
     from gonogo.evaluate.score import Method
     from gonogo.limits import GAUGES
     from gonogo.limits.rules import rule, rule_names
-    from gonogo.records import find_distinct_runs, load_columns
+    from gonogo.records import find_distinct_runs, open_runs
 
     context = click.get_current_context()
     if old is not None and context.get_parameter_source("out") is ParameterSource.COMMANDLINE:
@@ -113,9 +114,8 @@ def calibrate(
     if old is None:
         prepare_file(out)
     standing, provenance = _read(old or out, replace=replace) if old or out.exists() else ([], {})
-    columns = load_columns(runs, wanted={"absolute", gauge})  # the one tells where a format overflows
-    check_recorded("op", ops, columns.names["op"])
-    made = _make_limits(columns, method, ops)
+    source = open_runs(runs, wanted={"absolute", gauge})  # the one tells where a format overflows
+    made = _make_limits(source, method, ops)
     if old is not None:
         after = made.limits if replace else merge_limits(standing, made.limits).limits
         changes = diff_limits(standing, after)
@@ -123,11 +123,11 @@ def calibrate(
         _print_changes(changes, either, old, view, as_json)
     else:
         merge = _merge(standing, made.limits, out, replace=replace)
-        facts = _make_provenance(merge, provenance, columns, out)
+        facts = _make_provenance(merge, provenance, source, out)
         with write_to(out):
             write_lock(out, merge.limits, facts)
         changes = diff_limits(standing, merge.limits)
-        _print_written(merge, changes, made, out, len(columns), method, as_json)
+        _print_written(merge, changes, made, out, len(source), method, as_json)
     sys.exit(1 if any(change.kind in fail_on for change in changes) else 0)
 
 
@@ -140,11 +140,12 @@ class _Made:
     """Limits that would let errors pass that are no rounding."""
 
 
-def _make_limits(columns: Columns, method: Method, ops: tuple[str, ...]) -> _Made:
-    from gonogo.evaluate.groups import Rows
+def _make_limits(source: StreamedRuns, method: Method, ops: tuple[str, ...]) -> _Made:
     from gonogo.evaluate.score import calibrate_with_universal
 
-    made = [limit for limit in calibrate_with_universal(Rows(columns), method) if not ops or limit.op in ops]
+    made = calibrate_with_universal(source, method)
+    check_recorded("op", ops, source.names["op"])  # all are known by now
+    made = [limit for limit in made if not ops or limit.op in ops]
     for limit in made:
         if limit.is_vacuous:
             echo(_tell_vacuous(limit), aside=True)
@@ -182,11 +183,11 @@ def _merge(standing: list[Limit], fresh: list[Limit], out: Path, *, replace: boo
     return merge
 
 
-def _make_provenance(merge: LockMerge, provenance: Provenance, columns: Columns, out: Path) -> Provenance:
+def _make_provenance(merge: LockMerge, provenance: Provenance, source: StreamedRuns, out: Path) -> Provenance:
     """Of this calibration; of earlier ones what their limits that are kept still need."""
     from gonogo._version import __version__
 
-    devices = dict(zip(columns.runs, columns.devices, strict=True))
+    devices = dict(zip(source.runs, source.devices, strict=True))
     for limit in merge.kept:
         machines = ", ".join(list_devices(limit, provenance))
         for run in {*limit.runs} & {*devices}:
@@ -196,7 +197,7 @@ def _make_provenance(merge: LockMerge, provenance: Provenance, columns: Columns,
                     "Nothing was written. Rename the run directory, or lose those limits: --replace"
                 )
     facts = note_devices(merge.limits, provenance if merge.kept else {}, devices)
-    facts |= {"gonogo": __version__, "runs": ", ".join(columns.runs), "records": len(columns)}
+    facts |= {"gonogo": __version__, "runs": ", ".join(source.runs), "records": len(source)}
     if merge.kept:  # how many records these are from is not known any more
         del facts["records"]
         facts["runs"] = ", ".join(dict.fromkeys(run for limit in merge.limits for run in limit.runs))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gonogo.cli._completion import complete_distributions, complete_dtypes, complete_holdout, complete_ops
 from gonogo.cli._output import echo, print_json
-from gonogo.cli._parse import check_recorded, show_examples, words_option
+from gonogo.cli._parse import PLACE, check_recorded, show_examples, words_option
 from gonogo.cli._tables import View, fill, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.words import find_dtypes, find_words
 
 if TYPE_CHECKING:
-    from gonogo.evaluate import Rows
+    from gonogo.records import StreamedRuns
+    from gonogo.records.places import Place
     from gonogo.table import Table
 
 EVALUATION_SCHEMA = 2
@@ -32,7 +32,7 @@ EVALUATION_SCHEMA = 2
         "gonogo evaluate --drift records/h200-1 records/h200-2 --fail-on drift",
     ),
 )
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, type=PLACE)
 @click.option(
     "--holdout",
     default="run",
@@ -60,16 +60,14 @@ EVALUATION_SCHEMA = 2
 @click.option(
     "--sweep", is_flag=True, help="Safety factors, percentiles and margins: false positives against recall."
 )
-@click.option(
-    "--drift", nargs=2, type=click.Path(path_type=Path), help="Two sets of runs: do the limits of the first hold?"
-)
+@click.option("--drift", nargs=2, type=PLACE, help="Two sets of runs: do the limits of the first hold?")
 @click.option(
     "--fail-on", type=click.Choice(["drift"]), help="With --drift: exit code 1 where some limit does not hold."
 )
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def evaluate(
-    runs: tuple[Path, ...],
+    runs: tuple[Place, ...],
     holdout: str,
     ops: tuple[str, ...],
     dtypes: tuple[str, ...],
@@ -77,25 +75,28 @@ def evaluate(
     every_method: bool,
     tables: bool,
     sweep: bool,
-    drift: tuple[Path, Path] | None,
+    drift: tuple[Place, Place] | None,
     fail_on: str | None,
     view: View,
     as_json: bool,
 ) -> None:
     """Score gonogo's limits, the paper's rule and the field's policies on RUNS, or folders of runs."""
-    from gonogo.evaluate import Rows, filter_columns
     from gonogo.evaluate.folds import HOLDOUTS
     from gonogo.evaluate.score import default_methods, list_needed
-    from gonogo.records import find_runs, load_columns
+    from gonogo.records import find_runs, open_runs
     from gonogo.records.columns import EVERYTHING
 
-    def load(paths: tuple[Path, ...]) -> Rows:
+    def load(paths: tuple[Place, ...]) -> StreamedRuns:
         needed = list_needed(default_methods(holdout), holdout, beside_controls=tables)
         wanted = set(EVERYTHING) - {"number"} | needed if every_method or sweep else needed
-        columns = load_columns(paths, wanted=wanted)
-        for name, words in (("op", ops), ("dtype", dtypes), ("distribution", distributions)):
-            check_recorded(name, words, columns.names[name])
-        return Rows(filter_columns(columns, op=ops, dtype=dtypes, distribution=distributions))
+        source = open_runs(paths, wanted=wanted)
+        asked = {"op": ops, "dtype": dtypes, "distribution": distributions}
+        if any(asked.values()):
+            known = source.survey()
+            for name, words in asked.items():
+                check_recorded(name, words, known[name])
+            source.keep_only(**asked)
+        return source
 
     find_words("hold-out", holdout, HOLDOUTS)
     if drift and str(drift[1]).startswith("--"):
@@ -117,27 +118,28 @@ def evaluate(
 
 
 def _print_scores(
-    rows: Rows, holdout: str, every_method: bool, tables: bool, sweep: bool, view: View, as_json: bool
+    source: StreamedRuns, holdout: str, every_method: bool, tables: bool, sweep: bool, view: View, as_json: bool
 ) -> None:
-    from gonogo.evaluate import evaluate as score
-    from gonogo.evaluate import make_non_finite_table
-    from gonogo.evaluate.paper_tables import make_curve, make_headline, make_recall, make_tightening
+    from gonogo.evaluate import evaluate_by, make_non_finite_table, train_judge
+    from gonogo.evaluate.paper_tables import TELLS_APART, make_curve, make_headline, make_recall, make_tightening
+    from gonogo.evaluate.score import USUAL
     from gonogo.evaluate.sweep import make_sweep
 
-    evaluation = score(rows.columns, holdout, every_method=every_method)
+    judge = train_judge(source, holdout, every_method=every_method)
+    evaluation = evaluate_by(source, judge, TELLS_APART if tables else USUAL)
     scores = {method_score.name: method_score for method_score in evaluation.scores}
     more: list[Table] = []
     if tables:
         more += [
             evaluation.to_recall_table(),
-            make_headline(rows),
-            make_tightening(rows),
-            make_recall(rows, scores),
-            make_curve(rows, scores),
-            make_non_finite_table(rows),
+            make_headline(source),
+            make_tightening(source),
+            make_recall(scores, judge.gathered.cells),
+            make_curve(scores),
+            make_non_finite_table(source),
         ]
     if sweep:
-        more.append(make_sweep(rows, holdout))
+        more.append(make_sweep(source, holdout))
     if as_json:
         extra = {"tables": {table.title: table.to_dicts() for table in more}} if more else {}
         print_json(evaluation.to_dict() | {"schema": EVALUATION_SCHEMA} | extra)
@@ -147,16 +149,18 @@ def _print_scores(
         print_tables([*(own[:1] if view.form == "csv" and not more else own), *more], view)
 
 
-def _print_drift(before: Rows, after: Rows, fails: bool, view: View, as_json: bool) -> None:
-    from gonogo.evaluate.drift import find_drift, list_ops, make_drift_table
+def _print_drift(before: StreamedRuns, after: StreamedRuns, fails: bool, view: View, as_json: bool) -> None:
+    from gonogo.evaluate.drift import find_drift, gather_for_drift, list_ops, make_drift_table
     from gonogo.evaluate.score import default_methods
 
     method = default_methods()[0]
-    drifts = find_drift(before, after, method)
+    sides = tuple(gather_for_drift(source, method) for source in (before, after))
+    drifts = find_drift(sides[0], sides[1], method)
     if not drifts:
         raise InputError("the two sets of runs have no op and contract with readings of controls in common")
     broken = sum(not drift.holds for drift in drifts)
-    alone = [sorted(list_ops(one) - list_ops(other)) for one, other in ((before, after), (after, before))]
+    ops = [list_ops(side, method) for side in sides]
+    alone = [sorted(ops[0] - ops[1]), sorted(ops[1] - ops[0])]
     if as_json:
         print_json({
             "schema": EVALUATION_SCHEMA, "gauge": method.gauge, "rule": method.rule.name, "groups": len(drifts),
@@ -166,7 +170,7 @@ def _print_drift(before: Rows, after: Rows, fails: bool, view: View, as_json: bo
     else:
         print_tables([make_drift_table(drifts, method.gauge)], view)
         echo(f"{broken} of {len(drifts)} limits do not hold")
-        for where, ops in zip(("BEFORE", "AFTER"), alone, strict=True):
-            if ops:
-                echo(fill(f"only {where} has {', '.join(ops)}: nothing is said of that", indent="  "))
+        for where, missing in zip(("BEFORE", "AFTER"), alone, strict=True):
+            if missing:
+                echo(fill(f"only {where} has {', '.join(missing)}: nothing is said of that", indent="  "))
     sys.exit(1 if fails and broken else 0)

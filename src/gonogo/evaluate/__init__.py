@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +12,17 @@ import numpy as np
 
 from gonogo.cases import NON_FINITE
 from gonogo.errors import InputError
-from gonogo.evaluate.groups import MANIFEST, Rows
+from gonogo.evaluate.cells import Cells
 from gonogo.evaluate.lengths import LengthCount, count_lengths, make_length_table
-from gonogo.evaluate.policies import score_policies
+from gonogo.evaluate.policies import NEEDED, list_policies
 from gonogo.evaluate.recall import make_recall_by_bin
-from gonogo.evaluate.score import all_methods, default_methods, score_methods
+from gonogo.evaluate.rows import MANIFEST, Rows
+from gonogo.evaluate.score import USUAL, Block, Judge, all_methods, default_methods, open_strata, tally_rows
 from gonogo.evaluate.tally import Caught, Score
-from gonogo.records import Columns
+from gonogo.records import OUTCOMES, Columns, Source
 from gonogo.table import Share, Shown, Table, percent
 
-__all__ = ["Evaluation", "Rows", "evaluate", "filter_columns"]
+__all__ = ["Evaluation", "Rows", "evaluate", "evaluate_by", "filter_columns", "train_judge"]
 
 
 @dataclass(frozen=True)
@@ -122,48 +124,104 @@ def _tell_left_out(left_out: dict[str, int]) -> str:
     return f"Left out: {reasons}." if reasons else ""
 
 
-def evaluate(columns: Columns, holdout: str = "run", *, every_method: bool = False) -> Evaluation:
-    """Score ours, the paper's rule and every policy; with `every_method`, every gauge with every rule too."""
-    rows = Rows(columns)
-    if not rows.calibrating.any():
-        raise InputError("no sound control record among these: there is nothing to calibrate from")
+def evaluate(
+    source: Source, holdout: str = "run", *, every_method: bool = False, dimensions: Sequence[str] = USUAL
+) -> Evaluation:
+    """Score ours, the paper's rule and every policy; with `every_method`, every gauge with every rule too.
+
+    `dimensions` are what strata of the scores tell rows apart by.
+    """
+    judge = train_judge(source, holdout, every_method=every_method)
+    return evaluate_by(source, judge, dimensions)
+
+
+def train_judge(
+    source: Source, holdout: str, *, every_method: bool = False, numbering: Cells | None = None
+) -> Judge:
+    """Limits of ours and of the paper's rule, or of every method, under a hold-out."""
     methods = all_methods(holdout) if every_method else default_methods(holdout)
-    scores = [*score_methods(rows, holdout, methods), *score_policies(rows)]
+    judge = Judge.train(source, holdout, methods, numbering)
+    if not judge.gathered.rows:
+        raise InputError("no sound control record among these: there is nothing to calibrate from")
+    return judge
+
+
+def evaluate_by(
+    source: Source, judge: Judge, dimensions: Sequence[str] = USUAL,
+    look: Callable[[Block], None] = lambda block: None, needed: Collection[str] = (),
+) -> Evaluation:  # fmt: skip
+    """The same by limits that are there; `look` sees every block on the way, with what is `needed` beside."""
+    left_out: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def watch(block: Block) -> None:
+        look(block)
+        counted = count_left_out(block.rows)
+        with lock:
+            left_out.update(counted)
+
+    strata = open_strata(source, dimensions)
+    scores = tally_rows(source, strata, [judge], list_policies(), {*NEEDED, *needed}, watch)
     return Evaluation(
-        holdout, len(columns), tuple(columns.devices), tuple(columns.runs), tuple(scores), count_left_out(rows),
-        count_lengths(rows, scores),
+        judge.gathered.holdout.name, len(source), tuple(source.devices), tuple(source.runs), tuple(scores),
+        {reason: left_out[reason] for reason in _list_reasons() if left_out[reason]}, count_lengths(scores),
     )  # fmt: skip
+
+
+UNDER_TEST, NOT_FINITE, OVERFLOWED = (
+    "of kernels under test", "with NaN or infinite inputs", "past the format's largest value"
+)  # fmt: skip
+
+
+def _list_reasons() -> list[str]:
+    return [UNDER_TEST, NOT_FINITE, OVERFLOWED,
+            *(_tell_reason(role, outcome) for outcome in OUTCOMES for role in ("control", "faulty"))]  # fmt: skip
+
+
+def _tell_reason(role: str, outcome: str) -> str:
+    if role == "control":
+        return f"controls with outcome {outcome}"
+    return "faulty without a control to compare with" if outcome == "ok" else f"faulty with outcome {outcome}"
 
 
 def count_left_out(rows: Rows) -> dict[str, int]:
     """Why rows are in no score."""
     columns = rows.columns
-    counted = rows.controls | rows.faulty
-    reasons: Counter[str] = Counter()
     candidate = columns.equals("role", "candidate")
-    reasons["of kernels under test"] = int(candidate.sum())
-    reasons["with NaN or infinite inputs"] = int((~rows.finite & ~candidate).sum())
-    reasons["past the format's largest value"] = int((rows.overflowed & rows.finite & ~candidate).sum())
-    control = columns.equals("role", "control")
-    left = rows.finite & ~counted & ~rows.overflowed & ~candidate
-    for name in columns.names["outcome"]:
-        here = columns.equals("outcome", name) & left
-        reasons[f"controls with outcome {name}"] = int((here & control).sum())
-        label = "faulty without a control to compare with" if name == "ok" else f"faulty with outcome {name}"
-        reasons[label] = int((here & ~control).sum())
-    return {reason: count for reason, count in reasons.items() if count}
+    reasons = {
+        UNDER_TEST: int(candidate.sum()),
+        NOT_FINITE: int((~rows.finite & ~candidate).sum()),
+        OVERFLOWED: int((rows.overflowed & rows.finite & ~candidate).sum()),
+    }
+    left = rows.finite & ~rows.counted & ~rows.overflowed & ~candidate
+    outcomes, control = columns.codes["outcome"][left].astype(np.intp), rows.control[left]
+    for role, here in (("control", control), ("faulty", ~control)):
+        counts = np.bincount(outcomes[here])
+        reasons |= {
+            _tell_reason(role, columns.names["outcome"][code]): int(counts[code]) for code in np.flatnonzero(counts)
+        }
+    return reasons
 
 
-def make_non_finite_table(rows: Rows) -> Table:
+def make_non_finite_table(source: Source) -> Table:
     """Outcomes on inputs with NaN and infinities, which are verdicts of their own."""
-    columns = rows.columns
+    parts = ("distribution", "role", "outcome")
+
+    def count(columns: Columns) -> Counter[tuple[str, str, str]]:
+        here = np.flatnonzero(columns.equals("distribution", *NON_FINITE))
+        codes, rows = np.unique(np.stack([columns.codes[name][here] for name in parts]), axis=1, return_counts=True)
+        return Counter({
+            (columns.names[parts[0]][first], columns.names[parts[1]][second], columns.names[parts[2]][third]): count
+            for (first, second, third), count in zip(codes.T.tolist(), rows.tolist(), strict=True)
+        })  # fmt: skip
+
+    tally = sum(source.map_blocks(count), Counter[tuple[str, str, str]]())
     lines = []
     for distribution in NON_FINITE:
         for role in ("control", "faulty"):
-            here = columns.equals("distribution", distribution) & columns.equals("role", role)
-            counts = np.bincount(columns.codes["outcome"][here], minlength=len(columns.names["outcome"]))
-            tally = {name: int(count) for name, count in zip(columns.names["outcome"], counts, strict=False)}
-            lines.append((f"{distribution}, {role}", int(here.sum()), *(tally.get(n, 0) for n in SHOWN_OUTCOMES)))
+            cases = sum(rows for (*where, _), rows in tally.items() if where == [distribution, role])
+            shown = (tally[distribution, role, name] for name in SHOWN_OUTCOMES)
+            lines.append((f"{distribution}, {role}", cases, *shown))
     names = ("rows", "cases", *SHOWN_OUTCOMES)
     return Table("Inputs with NaN and infinities", names, lines, essential=("rows", "cases", "ok", "non-finite"))
 

@@ -6,39 +6,71 @@ manifest cases, which are found by the scale that gonogo also judges by, flatter
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import numpy.typing as npt
 
-from gonogo.records import Columns
+from gonogo.evaluate.rows import Mask, Rows
+from gonogo.records import Columns, Source
 
 EVIDENT, GROSS = 2.0, 10.0
 """Times the worst control. Two correct kernels may each be off by a rounding; ten times that is no rounding."""
 HALF_ULP = 0.5
 """What rounding the exact result may be off by."""
-
-Mask = npt.NDArray[np.bool_]
-
-
-def can_compare(columns: Columns) -> bool:
-    """Whether what it takes was loaded."""
-    return len(columns.number) == len(columns) and {"absolute", "ulp"} <= columns.readings.keys()
+NEEDED = ("number", "ulp")
+"""What it takes, beside what every score does."""
 
 
-def compare_with_controls(columns: Columns, controls: Mask, faulty: Mask) -> npt.NDArray[np.float32]:
-    """For each faulty row its `max_abs` over the largest of all controls of the op on that case, in the same run.
+class CaseErrors:
+    """The largest `max_abs` of all controls on each case of each run: 4 bytes a case, the one thing that grows."""
 
-    Where all of these are exact, the error in units in the last place over a half: a correct kernel that is not
-    exact there is off by that. NaN for other rows, and where no control was measured on the case.
-    """
-    absolute, ulp = columns.readings["absolute"], columns.readings["ulp"]
-    ratios = np.full(len(columns), np.nan, np.float32)
-    for run in range(len(columns.runs)):
-        here = columns.run == run
-        of_control, of_faulty = np.flatnonzero(here & controls), np.flatnonzero(here & faulty)
-        worst = np.full(columns.number[here].max(initial=-1) + 1, -np.inf, np.float32)
-        np.maximum.at(worst, columns.number[of_control], absolute[of_control])
-        beside = worst[columns.number[of_faulty]]
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = np.where(beside == 0, ulp[of_faulty] / np.float32(HALF_ULP), absolute[of_faulty] / beside)
-        ratios[of_faulty] = np.where(beside < 0, np.nan, ratio)
-    return ratios
+    def __init__(self) -> None:
+        self._worst: dict[int, npt.NDArray[np.float32]] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def find(cls, source: Source) -> CaseErrors:
+        """Go through all rows of controls once."""
+        errors = cls()
+        for _ in source.map_blocks(lambda columns: errors.add(columns, Rows(columns).calibrating),
+                                   {"absolute", "number"}):  # fmt: skip
+            pass
+        return errors
+
+    def add(self, columns: Columns, controls: Mask) -> None:
+        """Take the controls of a block."""
+        for run in np.unique(columns.run).tolist():
+            here = np.flatnonzero(controls & (columns.run == run))
+            numbers, most = columns.number[here], int(columns.number[here].max(initial=-1)) + 1
+            with self._lock:
+                worst = self._worst.get(run, np.empty(0, np.float32))
+                if most > len(worst):
+                    worst = np.pad(worst, (0, most - len(worst)), constant_values=-np.inf)
+                np.maximum.at(worst, numbers, columns.readings["absolute"][here])
+                self._worst[run] = worst
+
+    def compare(self, columns: Columns, faulty: Mask) -> npt.NDArray[np.float32]:
+        """For each faulty row its `max_abs` over the largest of all controls of the op on that case, in its run.
+
+        Where all of these are exact, the error in units in the last place over a half: a correct kernel that is
+        not exact there is off by that. NaN for other rows, and where no control was measured on the case.
+        """
+        absolute, ulp = columns.readings["absolute"], columns.readings["ulp"]
+        ratios = np.full(len(columns), np.nan, np.float32)
+        for run in np.unique(columns.run).tolist():
+            of_faulty = np.flatnonzero(faulty & (columns.run == run))
+            worst = np.append(self._worst.get(run, np.empty(0, np.float32)), np.float32(-np.inf))
+            beside = worst[np.minimum(columns.number[of_faulty], len(worst) - 1)]
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                ratio = np.where(beside == 0, ulp[of_faulty] / np.float32(HALF_ULP), absolute[of_faulty] / beside)
+            ratios[of_faulty] = np.where(beside < 0, np.nan, ratio)
+        return ratios
+
+    def classify(self, rows: Rows) -> npt.NDArray[np.int8]:
+        """2 for gross rows, 1 for those that are only evident, 0 for all others."""
+        ratio = self.compare(rows.columns, rows.differing & rows.sound)
+        failed = rows.differing & ~rows.sound
+        with np.errstate(invalid="ignore"):
+            evident, gross = (rows.differing & (ratio > least) | failed for least in (EVIDENT, GROSS))
+        return evident.view(np.int8) + gross.view(np.int8)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gonogo.evaluate.groups import Rows
-from gonogo.evaluate.score import Method, calibrate
+from gonogo.evaluate.readings import Gathered, gather
+from gonogo.evaluate.score import Method, make_limits
+from gonogo.records import Source
 from gonogo.table import Share, Table
 
 
@@ -41,38 +42,46 @@ class Readings:
     largest: float
 
     @classmethod
-    def sum_up(cls, values: npt.NDArray[np.float32]) -> Readings:
+    def sum_up(cls, values: npt.NDArray[np.float64]) -> Readings:
         """Of one reading or more."""
         return cls(len(values), float(np.median(values)), float(values.max()))
 
 
-def find_drift(before: Rows, after: Rows, method: Method) -> list[Drift]:
+def find_drift(before: Gathered, after: Gathered, method: Method) -> list[Drift]:
     """One per group that both have."""
     limits = {
         (limit.op, limit.contract, limit.kernel or "", limit.dtype or ""): limit
-        for limit in calibrate(before, method)
+        for limit in make_limits(before, method, ())
     }
-    sides = []
-    for rows in (before, after):
-        codes, names = rows.group(method.rule, method.gauge)
-        readings = rows.columns.readings[method.gauge]
-        sides.append({
-            name: readings[rows.calibrating & (codes == group)] for group, name in enumerate(names)
-        })  # fmt: skip
+    old, new = (_list_groups(side, method) for side in (before, after))
     drifts = []
     for name, limit in sorted(limits.items()):
-        old, new = sides[0][name], sides[1].get(name, np.empty(0, np.float32))
-        if new.size:
-            above = int((new > limit.value).sum())
+        was, now = (
+            side.readings[method.kind].fetch(groups.get(name, np.empty(0, np.int64)), side.everywhere)
+            for side, groups in ((before, old), (after, new))
+        )
+        if now.size:
+            above = int((now > limit.value).sum())
             group = tuple(filter(None, name))
-            drifts.append(Drift(group, Readings.sum_up(old), Readings.sum_up(new), limit.value, above))
+            drifts.append(Drift(group, Readings.sum_up(was), Readings.sum_up(now), limit.value, above))
     return drifts
 
 
-def list_ops(rows: Rows) -> set[str]:
+def gather_for_drift(source: Source, method: Method) -> Gathered:
+    """All readings of the controls of some runs: a median takes them all."""
+    return gather(source, {method.kind: True})
+
+
+def _list_groups(side: Gathered, method: Method) -> dict[tuple[str, ...], npt.NDArray[np.int64]]:
+    """Cells of each group."""
+    groups, names = side.cells.group(method.rule, method.gauge)
+    return {name: np.flatnonzero(groups == group) for group, name in enumerate(names)}
+
+
+def list_ops(side: Gathered, method: Method) -> set[str]:
     """Ops that have readings of controls."""
-    names = rows.columns.names["op"]
-    return {names[code] for code in np.unique(rows.columns.codes["op"][rows.calibrating])}
+    measured = np.flatnonzero(side.readings[method.kind].counts.sum(1))
+    return {side.cells.name("op", int(cell)) for cell in measured}
 
 
 def make_drift_table(drifts: Sequence[Drift], gauge: str) -> Table:

@@ -1,4 +1,4 @@
-"""Rows and scores → false positives and recall by how many terms the sums of a case have.
+"""Scores → false positives and recall by how many terms the sums of a case have.
 
 Long sums are where correct kernels read most, and where what is only suspect hides most.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from gonogo.evaluate.groups import Bits, Rows, pack
+from gonogo.evaluate.strata import LENGTHS
 from gonogo.evaluate.tally import Caught, Score
 from gonogo.table import Share, Table
 
-EDGES = (0, 64, 300, 1_100)
-"""Where bins begin. Chains and trees are apart by n/log2(n + 1): up to 10, 36 and 109 in the first three."""
 METHODS = ("gonogo", "paper")
 
 
@@ -38,26 +35,18 @@ class LengthCount:
         }  # fmt: skip
 
 
-def split_lengths(rows: Rows) -> dict[str, Bits]:
-    """Rows by the length of their sums; none where that was not loaded."""
-    lengths = rows.columns.reduced_length
-    if len(lengths) != len(rows.columns):
-        return {}
-    names = [f"< {EDGES[1]}", *(f"{low:,} to {high - 1:,}" for low, high in pairwise(EDGES[1:]))]
-    bins = [pack((lengths >= low) & (lengths < high)) for low, high in pairwise(EDGES)]
-    return dict(zip(names, bins, strict=True)) | {f"{EDGES[-1]:,} or more": pack(lengths >= EDGES[-1])}
-
-
-def count_lengths(rows: Rows, scores: Sequence[Score]) -> tuple[LengthCount, ...]:
-    """Ours and the paper's rule, bin by bin."""
-    return tuple(
-        LengthCount(
-            score.name, terms, score.count_within(rows.control_bits & bits),
-            score.count_within(rows.bins["manifest"] & bits),
-        )
-        for terms, bits in split_lengths(rows).items()
-        for score in scores if score.name in METHODS
-    )  # fmt: skip
+def count_lengths(scores: Sequence[Score]) -> tuple[LengthCount, ...]:
+    """Ours and the paper's rule, length by length; nothing where rows are not told apart by it."""
+    counts = []
+    for at, terms in enumerate(LENGTHS):
+        for score in scores:
+            strata = score.strata
+            if score.name in METHODS and strata is not None and strata.has("length"):
+                here = strata.codes["length"] == at
+                controls = score.count_within(strata.controls & here)
+                manifest = score.count_within(strata.bins["manifest"] & here)
+                counts.append(LengthCount(score.name, terms, controls, manifest))
+    return tuple(counts)
 
 
 def make_length_table(counts: Sequence[LengthCount], how: str) -> Table:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from gonogo.evaluate.cells import CellTable
 from gonogo.evaluate.figure import Cell
-from gonogo.evaluate.groups import Mask, Rows, pack
-from gonogo.evaluate.policies import score_policies
+from gonogo.evaluate.policies import NEEDED, list_policies
 from gonogo.evaluate.published import Recall, load_published
-from gonogo.evaluate.score import calibrate, default_methods, score_methods
+from gonogo.evaluate.rows import Mask
+from gonogo.evaluate.score import Judge, calibrate, default_methods, open_strata, tally_rows
+from gonogo.evaluate.strata import CURVE, FIRST_BIN, IDENTICAL, MANIFEST_CLASS, UNKNOWN
 from gonogo.evaluate.tally import Score
-from gonogo.ops import Kernel, find_ops
+from gonogo.limits import Limit
+from gonogo.ops import DTYPES, Kernel, find_ops
+from gonogo.records import Source
 from gonogo.table import Share, Shown, Table
+
+TELLS_APART = ("cell", "class", "length")
+"""What strata must have dimensions for, that these tables are made from their scores."""
 
 
 def paper_pairs() -> dict[str, str]:
@@ -27,23 +35,40 @@ def all_pairs() -> dict[str, str]:
     return {k.name: str(k.calibrate_against) for op in find_ops() for k in op.kernels if k.role == "faulty"}
 
 
-def make_headline(rows: Rows) -> Table:
+def make_headline(source: Source) -> Table:
     """Table 1: what the hand-picked tolerances flag and what the calibrated ones do, in-sample as in the paper."""
     lines: list[tuple[object, ...]] = []
-    scores = {
-        score.name: score for score in [*score_policies(rows), *score_methods(rows, "none", default_methods())]
-    }
+    judge = Judge.train(source, "none", default_methods())
+    strata = open_strata(source, ("cell", "bin"))
+    scores = {score.name: score for score in tally_rows(source, strata, [judge], list_policies(), NEEDED)}
     for title, pairs in (("the paper's seven pairs", paper_pairs()), ("all pairs", all_pairs())):
-        faulty = rows.faulty & _of_kernels(rows, pairs)
-        controls = rows.controls & _of_kernels(rows, set(pairs.values()))
-        for what, mask in (("faulty flagged", faulty), ("false positives on controls", controls)):
-            cells = [_share(scores[name], mask) for name in ("current", "paper", "gonogo")]
-            lines.append((f"{what}, {title}", *cells, *_published(what, title)))
+        for what, role, kernels in (
+            ("faulty flagged", "all", {*pairs}), ("false positives on controls", "controls", {*pairs.values()}),
+        ):  # fmt: skip
+            of_kernels = _of_kernels(scores["gonogo"], judge.gathered.cells, kernels)
+            shown = [_share(score, of_kernels & _of_role(score, role)) for score in _pick(scores)]
+            lines.append((f"{what}, {title}", *shown, *_published(what, title)))
     columns = ("counted", "current", "paper's rule", "gonogo", "published, current", "published, paper's rule")
     note = (
         "In-sample, as the paper counts: limits are judged on the rows they were made from. Current: hand-picked."
     )
     return Table("Headline", columns, lines, note, ("counted", "current", "paper's rule", "gonogo"))
+
+
+def _pick(scores: Mapping[str, Score]) -> list[Score]:
+    return [scores[name] for name in ("current", "paper", "gonogo")]
+
+
+def _of_role(score: Score, role: str) -> Mask:
+    assert score.strata is not None
+    return score.strata.controls if role == "controls" else score.strata.bins[role]
+
+
+def _of_kernels(score: Score, cells: CellTable, names: Iterable[str]) -> Mask:
+    """Strata of kernels with one of these names."""
+    assert score.strata is not None
+    wanted = {code for code, name in enumerate(cells.names["kernel"]) if name in {*names}}
+    return np.isin(cells.codes["kernel"][score.strata.codes["cell"]], list(wanted))
 
 
 def _published(what: str, title: str) -> tuple[Share | None, Share | None]:
@@ -55,28 +80,26 @@ def _published(what: str, title: str) -> tuple[Share | None, Share | None]:
     return Share(paper.fp_current or 0, paper.control_cases), Share(paper.fp_calibrated, paper.control_cases)
 
 
-def _of_kernels(rows: Rows, names: Iterable[str]) -> Mask:
-    return rows.columns.equals("kernel", *names)
-
-
 def _share(score: Score, mask: Mask) -> Share:
-    assert score.flagged is not None
-    assert score.judged is not None
-    here = mask & score.judged
-    return Share(int((here & score.flagged).sum()), int(here.sum()))
+    caught = score.count_within(mask)
+    return Share(caught.flagged, caught.cases)
 
 
 def _share_no_go(score: Score, mask: Mask) -> Share:
-    caught = score.count_within(pack(mask))
+    caught = score.count_within(mask)
     return Share(caught.no_go, caught.cases)
 
 
-def find_tightening(rows: Rows) -> list[tuple[Cell, int]]:
+def find_tightening(source: Source) -> list[tuple[Cell, int]]:
     """Per control and dtype: the hand-picked atol, the paper's rule on its readings, and the number of these."""
+    return compare_with_current(calibrate(source, default_methods()[1]))
+
+
+def compare_with_current(limits: Iterable[Limit]) -> list[tuple[Cell, int]]:
+    """The same of limits by the paper's rule that are there."""
     kernels = {k.name: k for op in find_ops() for k in op.kernels}
-    paper = default_methods()[1]
     cells = []
-    for limit in calibrate(rows, paper):
+    for limit in limits:
         kernel: Kernel | None = kernels.get(str(limit.kernel))  # a control of a user's op has no tolerance
         current = None if kernel is None else kernel.current.get(str(limit.dtype))
         if kernel is not None and current is not None:
@@ -84,11 +107,11 @@ def find_tightening(rows: Rows) -> list[tuple[Cell, int]]:
     return sorted(cells, key=lambda pair: (pair[0].kernel, pair[0].dtype))
 
 
-def make_tightening(rows: Rows) -> Table:
+def make_tightening(source: Source) -> Table:
     """Table 2, all cells."""
     published = {(cell.kernel, cell.dtype): cell for cell in load_published().tightening}
     lines = []
-    for cell, cases in find_tightening(rows):
+    for cell, cases in find_tightening(source):
         there = published.get((cell.kernel, cell.dtype))
         lines.append((
             cell.kernel, cell.dtype, cases, cell.current, cell.calibrated,
@@ -108,24 +131,28 @@ def _show_factor(factor: float) -> Shown:
     return Shown(factor, f"{factor:,.0f} ×")
 
 
-def make_recall(rows: Rows, scores: dict[str, Score]) -> Table:
+def make_recall(scores: Mapping[str, Score], cells: CellTable) -> Table:
     """Table 3, all faulty kernels: cases by bin, and what each method catches of those that differ."""
     published = {(cell.kernel, cell.dtype): cell for cell in load_published().recall}
-    columns = rows.columns
+    ours = scores["gonogo"]
+    assert ours.strata is not None
+    classes = ours.strata.codes["class"]
+    dtype = cells.codes["dtype"][ours.strata.codes["cell"]]
+    counted = scores["current"].counts.sum(1)  # of all rows that could be judged, whatever became of them
     lines = []
     for kernel in sorted(all_pairs()):
-        for dtype in columns.names["dtype"]:
-            here = rows.faulty & columns.equals("kernel", kernel) & columns.equals("dtype", dtype)
-            if not here.any():
-                continue
-            identical, differing = here & ~rows.differing, here & rows.differing
-            manifest = here & rows.manifest
-            there = published.get((kernel, dtype))
+        of_kernel = _of_kernels(ours, cells, [kernel]) & (classes >= IDENTICAL)
+        for code in np.unique(dtype[of_kernel & (counted > 0)]):
+            here = of_kernel & (dtype == code)
+            identical, differing = here & (classes < UNKNOWN), here & (classes >= UNKNOWN)
+            manifest = here & (classes >= MANIFEST_CLASS)
+            named = cells.names["dtype"][code]
+            there = published.get((kernel, named))
             said = None if there is None else _show_published(there)
+            cases = [int(counted[mask].sum()) for mask in (here, identical, differing & ~manifest, manifest)]
             lines.append((
-                kernel, dtype, int(here.sum()), int(identical.sum()), int((differing & ~manifest).sum()),
-                int(manifest.sum()), *(_share(scores[name], differing) for name in ("current", "paper", "gonogo")),
-                _share(scores["gonogo"], manifest), _share_no_go(scores["gonogo"], manifest), said,
+                kernel, named, *cases, *(_share(score, differing) for score in _pick(scores)),
+                _share(ours, manifest), _share_no_go(ours, manifest), said,
             ))  # fmt: skip
     names = (
         "faulty kernel", "dtype", "cases", "identical", "sub-rounding", "manifest", "current of differing",
@@ -133,7 +160,13 @@ def make_recall(rows: Rows, scores: dict[str, Score]) -> Table:
         "published: current/rule of all",
     )  # fmt: skip
     essential = ("faulty kernel", "dtype", "manifest", "paper's rule of differing", "gonogo of differing")
-    return Table("Recall per faulty kernel", names, lines, essential=essential)
+    return Table("Recall per faulty kernel", names, sorted(lines, key=_order(cells)), essential=essential)
+
+
+def _order(cells: CellTable) -> Callable[[tuple[Any, ...]], tuple[str, int]]:
+    """By kernel, and dtypes as gonogo lists them."""
+    known = {name: at for at, name in enumerate((*DTYPES, *cells.names["dtype"]))}
+    return lambda line: (line[0], known[line[1]])
 
 
 def _show_published(cell: Recall) -> Shown:
@@ -141,20 +174,17 @@ def _show_published(cell: Recall) -> Shown:
     return Shown(counts, f"{cell.current}/{cell.calibrated} of {cell.cases}")
 
 
-CURVE = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1024.0, np.inf)
-
-
-def make_curve(rows: Rows, scores: dict[str, Score]) -> Table:
+def make_curve(scores: Mapping[str, Score]) -> Table:
     """Recall over the signal: how far beyond rounding a fault must be before a method sees it."""
     names = ("gonogo", "paper", "current", "torch_testing", "kernelbench", "flash_attention")
-    signal = rows.columns.signal
+    strata, counted = scores["gonogo"].strata, scores["current"].counts.sum(1)
+    assert strata is not None
     lines = []
-    for low, high in pairwise(CURVE):
-        with np.errstate(invalid="ignore"):
-            here = rows.differing & rows.sound & (signal >= low) & (signal < high)
-        if high == np.inf:
-            here = rows.differing & ((signal >= low) | ~rows.sound)
-        lines.append((f"{low:g} … {high:g}", int(here.sum()), *(_share(scores[name], here) for name in names)))
+    for at, (low, high) in enumerate(pairwise(CURVE)):
+        here = strata.codes["class"] == FIRST_BIN + at
+        lines.append((
+            f"{low:g} … {high:g}", int(counted[here].sum()), *(_share(scores[name], here) for name in names)
+        ))  # fmt: skip
     note = "Cases whose bits differ from the control's."
     essential = ("signal", "cases", "gonogo", "paper", "torch_testing")
     return Table("Recall over the signal", ("signal", "cases", *names), lines, note, essential)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gonogo.evaluate.beside_controls import EVIDENT, GROSS
-from gonogo.evaluate.groups import BINS_BESIDE_CONTROLS, MANIFEST
-from gonogo.evaluate.tally import Score
+from gonogo.evaluate.rows import MANIFEST
+from gonogo.evaluate.tally import BINS_BESIDE_CONTROLS, Score
 from gonogo.table import Table, percent
 
 SHOWN = ("differing", "manifest", *BINS_BESIDE_CONTROLS)

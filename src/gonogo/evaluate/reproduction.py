@@ -9,10 +9,17 @@ from pathlib import Path
 
 from gonogo._version import __version__
 from gonogo.errors import BackendMissing, InputError
-from gonogo.evaluate import Rows, evaluate, filter_columns, make_non_finite_table
+from gonogo.evaluate import evaluate_by, filter_columns, make_non_finite_table, train_judge
 from gonogo.evaluate.figure import Cell, draw_tightening
 from gonogo.evaluate.folds import HOLDOUTS
-from gonogo.evaluate.paper_tables import find_tightening, make_curve, make_headline, make_recall, make_tightening
+from gonogo.evaluate.paper_tables import (
+    TELLS_APART,
+    find_tightening,
+    make_curve,
+    make_headline,
+    make_recall,
+    make_tightening,
+)
 from gonogo.evaluate.score import calibrate_with_universal, default_methods
 from gonogo.evaluate.sweep import make_sweep
 from gonogo.limits import Limit
@@ -41,33 +48,35 @@ class Reproduction:
 
 def reproduce_paper(columns: Columns) -> Reproduction:
     """Calibrate and evaluate in every way."""
-    rows = Rows(columns)
-    uniform = Rows(filter_columns(columns, distribution="uniform"))
+    uniform = filter_columns(columns, distribution="uniform")
     headlines = []
-    for name, some in (("uniform values, as in the paper", uniform), ("all finite distributions", rows)):
+    for name, some in (("uniform values, as in the paper", uniform), ("all finite distributions", columns)):
         headlines.append(replace(make_headline(some), title=f"Headline, {name}"))
     evaluations = []
-    scores, summary, recall_by_bin = None, None, None
+    scores, cells, summary, recall_by_bin = None, None, None, None
     for holdout in (*HOLDOUTS[1:], HOLDOUTS[0]):
         try:
-            evaluation = evaluate(columns, holdout, every_method=holdout in ("run", "none"))
+            judge = train_judge(columns, holdout, every_method=holdout in ("run", "none"))
+            evaluation = evaluate_by(columns, judge, TELLS_APART)
         except InputError:  # one run, or one device: that hold-out does not exist here
             continue
         evaluations += evaluation.to_tables()
         named = [score for score in evaluation.scores if "×" not in score.name]
         summary = summary or replace(evaluation, scores=tuple(named)).to_table()
         recall_by_bin = recall_by_bin or evaluation.to_recall_table()
+        cells = cells or judge.gathered.cells
         scores = scores or {score.name: score for score in evaluation.scores}
     assert scores is not None  # in-sample always exists
+    assert cells is not None
     assert summary is not None
     assert recall_by_bin is not None
     tables = [
         replace(make_tightening(uniform), title="Tightening per control and dtype, uniform values"),
         recall_by_bin,
-        make_recall(rows, scores),
-        make_curve(rows, scores),
-        make_non_finite_table(rows),
-        make_sweep(rows, "run" if len(columns.runs) > 1 else "none"),
+        make_recall(scores, cells),
+        make_curve(scores),
+        make_non_finite_table(columns),
+        make_sweep(columns, "run" if len(columns.runs) > 1 else "none"),
     ]
     return Reproduction(
         machine=", ".join(sorted(set(columns.devices))),
@@ -78,7 +87,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
         evaluations=evaluations,
         tables=tables,
         cells=[cell for cell, _ in find_tightening(uniform)],
-        limits=[limit for limit in calibrate_with_universal(rows, default_methods()[0]) if not limit.is_vacuous],
+        limits=[limit for limit in calibrate_with_universal(columns, default_methods()[0]) if not limit.is_vacuous],
     )
 
 

@@ -1,25 +1,39 @@
-"""Methods and folds → limits, how often each method cries wolf, and what share of the faults it catches, by bin."""
+"""Methods and folds → limits, how often each method cries wolf, and what share of the faults it catches, by bin.
+
+Runs are gone through twice: for the readings that limits are made from, and to judge every row by the limit of its
+fold. Neither keeps rows, so memory is the same for a thousand of them and for a billion.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from gonogo.errors import TooFewCases
-from gonogo.evaluate.folds import make_folds
-from gonogo.evaluate.groups import Mask, Rows
-from gonogo.evaluate.tally import UNJUDGED, Decisions, Score
-from gonogo.limits import DTYPE_FREE, EVERY_OP, Limit, make_limit
+from gonogo.evaluate.beside_controls import NEEDED, CaseErrors
+from gonogo.evaluate.cells import Cells, CellTable
+from gonogo.evaluate.folds import NOBODY
+from gonogo.evaluate.readings import Gathered, Kind, Readings, gather
+from gonogo.evaluate.rows import Mask, Rows
+from gonogo.evaluate.strata import Strata
+from gonogo.evaluate.tally import UNJUDGED, Decisions, Score, Tally
+from gonogo.limits import DTYPE_FREE, EVERY_OP, Limit, make_limit, make_limit_of_largest
 from gonogo.limits.rules import Rule, rule, rule_names
-from gonogo.verdict.judge import decide
+from gonogo.records import Columns, Source
+from gonogo.verdict.judge import NO_GO, decide
 
 FEWEST_OPS = 2
 """That a universal limit is made from: one op's readings say nothing of another."""
+ALWAYS_SEEN = ("raised", "crashed", "timed-out", "out-of-memory", "no-output", "wrong-shape", "wrong-dtype")
+"""Outcomes that any harness notices, whatever its tolerance."""
+USUAL = ("bin", "length")
+"""What tables tell rows apart by, unless they ask for more."""
+
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -31,12 +45,21 @@ class Method:
     rule: Rule
     passing_only: bool = False
     """Whether rows that fail the hand-picked atol are kept out of the calibration, as the paper does."""
+    otherwise: Rule | None = None
+    """The rule of the limit that a group is held to where its own is vacuous, as `calibrate` leaves that out."""
+
+    @property
+    def kind(self) -> Kind:
+        """Of its readings."""
+        return Kind(self.gauge, self.passing_only)
 
 
 def default_methods(holdout: str = "run") -> list[Method]:
     """Ours and the paper's. Ours holds an op that has no limit of its own to the one for all ops."""
+    universal = rule("universal")
+    ours = universal if holdout == "op" else rule("pooled")
     return [
-        Method("gonogo", "bound", rule("universal" if holdout == "op" else "pooled")),
+        Method("gonogo", "bound", ours, otherwise=None if holdout == "op" else universal),
         Method("paper", "absolute", rule("paper"), passing_only=True),
     ]
 
@@ -58,141 +81,241 @@ def all_methods(holdout: str = "run") -> list[Method]:
 def list_needed(methods: Sequence[Method], holdout: str, *, beside_controls: bool = False) -> set[str]:
     """What to load for scores of these methods and of all policies; with the bins beside controls, if so said."""
     needed = {"absolute", "deterministic", "v_abft", "signal", "bits_equal", "reduced_length", "exceeds"}
-    needed |= {"number", "ulp"} if beside_controls else set()
+    needed |= {*NEEDED} if beside_controls else set()
     return needed | {method.gauge for method in methods} | ({"size"} if holdout == "shape" else set())
 
 
-def score_methods(rows: Rows, holdout: str, methods: Sequence[Method]) -> list[Score]:
-    """Calibrate fold by fold, then judge: no row is in more than one fold."""
-    grouped = [rows.group_cells(m.rule, m.gauge, across_kernels=holdout == "implementation") for m in methods]
-    sorted_readings = {key: Readings.sort(rows, *key) for key in {(m.gauge, m.passing_only) for m in methods}}
-    held_out = np.zeros(len(rows.columns), np.int16)  # 0: in no fold, where there are no limits
-    limits = [[np.full(len(rows.cells), np.nan)] for _ in methods]
-    with ThreadPoolExecutor() as pool:  # most of the time goes into sorting, which leaves the interpreter free
-        for number, fold in enumerate(make_folds(rows, holdout), start=1):
-            held_out[fold.judge] = number
-            cells = np.unique(rows.cells.of_row[fold.judge & rows.counted])
-            calibrate = fold.calibrate[rows.calibrating_by_cell[0]]
-            for method, (groups, names), by_fold in zip(methods, grouped, limits, strict=True):
-                readings = sorted_readings[method.gauge, method.passing_only].restrict(calibrate)
-                judged_groups = np.unique(groups[cells])
-                members = [np.flatnonzero(groups == group) for group in judged_groups]
-                contracts = [names[group][1] for group in judged_groups]
-                values = pool.map(partial(_find_value, method, readings), contracts, members)
-                by_fold.append(np.full(len(groups), np.nan))
-                for here, value in zip(members, values, strict=True):
-                    by_fold[-1][here] = value
-        candidates = rows.counted & (held_out > 0)
-        judge = partial(_score_method, rows, candidates, held_out)
-        return list(pool.map(judge, methods, [np.stack(by_fold) for by_fold in limits]))
+@dataclass(frozen=True)
+class Block:
+    """Some rows, and what is worked out of them once for all methods."""
 
+    rows: Rows
+    cells: npt.NDArray[np.int32]
 
-def _score_method(
-    rows: Rows, candidates: Mask, held_out: npt.NDArray[np.int16], method: Method, limits: npt.NDArray[np.float64]
-) -> Score:
-    """Judge every row by the limit of its fold and cell; no row, not even a crash, where no limit could be made."""
-    is_silent = bool(np.isnan(limits).all())
+    @property
+    def columns(self) -> Columns:
+        """Of the rows."""
+        return self.rows.columns
 
-    def decide_block(block: slice) -> Decisions:
-        at = held_out[block] * np.int32(limits.shape[1]) + rows.cells.of_row[block]
-        limit, sound = limits.ravel().take(at), rows.sound[block]
-        explained = rows.columns.readings["deterministic"][block] if method.gauge == "bound" else np.nan
-        decisions = decide(sound, rows.columns.readings[method.gauge][block], limit, explained)
-        decisions[np.isnan(limit) & (sound | is_silent)] = UNJUDGED
-        return decisions
-
-    score = Score(method.name, method.gauge, method.rule.name)
-    score.count(rows, candidates, decide_block)
-    return score
+    @cached_property
+    def at_least(self) -> Decisions:
+        """What any harness decides, whatever its tolerance: NO_GO of what it cannot fail to notice."""
+        seen = self.columns.equals("outcome", *ALWAYS_SEEN)
+        return np.where(seen, np.int8(NO_GO), np.int8(UNJUDGED))
 
 
 @dataclass(frozen=True)
-class Readings:
-    """Readings that limits are made from, cell by cell."""
+class Judge:
+    """Limits of some methods, fold by fold, and how they decide."""
 
-    values: npt.NDArray[np.float32]
-    usable: Mask
-    starts: npt.NDArray[np.int64]
-    ops: npt.NDArray[np.int16]
-    """Code of each cell's op."""
+    gathered: Gathered
+    methods: Sequence[Method]
+    limits: Sequence[npt.NDArray[np.float64]]
+    """Of each method: by fold and cell; of fold NOBODY there are none."""
+    fold_of_key: npt.NDArray[np.int16] = field(repr=False)
 
     @classmethod
-    def sort(cls, rows: Rows, gauge: str, passing_only: bool) -> Readings:
-        """Usable are finite ones, or those of them that pass the hand-picked atol."""
-        order, starts = rows.calibrating_by_cell
-        values = rows.columns.readings[gauge][order]
-        usable = np.isfinite(values)
-        if passing_only:
-            usable &= rows.columns.exceeds["current"][order] != 1
-        return cls(values, usable, starts, rows.cells.codes["op"])
+    def train(
+        cls, source: Source, holdout: str, methods: Sequence[Method], numbering: Cells | None = None
+    ) -> Judge:
+        """Go through the controls of some runs, and make the limits of every fold."""
+        gathered = gather(source, list_kinds(methods), holdout, numbering=numbering)
+        limits = [_find_limits(gathered, method, across=holdout == "implementation") for method in methods]
+        return cls(gathered, methods, limits, gathered.number_folds())
 
-    def restrict(self, calibrate: Mask) -> Readings:
-        """The readings of which only those of some rows are usable."""
-        return replace(self, usable=self.usable & calibrate)
+    @property
+    def needed(self) -> set[str]:
+        """What is read to judge by."""
+        gauges = {method.gauge for method in self.methods}
+        return gauges | {"absolute", "deterministic", "bits_equal"} | self.gathered.holdout.needed
 
-    def of_cells(self, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """The usable readings of some cells."""
-        slices = [slice(self.starts[cell], self.starts[cell + 1]) for cell in cells]
-        return np.concatenate([self.values[here][self.usable[here]] for here in slices]).astype(np.float64)
+    def find_folds(self, block: Block) -> npt.NDArray[np.int16]:
+        """By which fold each row is judged."""
+        keys = self.gathered.holdout.find_keys(block.columns, block.cells, self.gathered.cells)
+        return self.fold_of_key[keys]
+
+    def decide(self, block: Block, folds: npt.NDArray[np.int16]) -> Iterator[Decisions]:
+        """What each method says of every row; of none, not even of a crash, where no limit could be made at all."""
+        for method, limits in zip(self.methods, self.limits, strict=True):
+            at = folds * np.int32(limits.shape[1]) + block.cells
+            limit, sound = limits.ravel().take(at), block.rows.sound
+            readings = block.columns.readings
+            explained = readings["deterministic"] if method.gauge == "bound" else np.nan
+            decisions = decide(sound, readings[method.gauge], limit, explained)
+            decisions[np.isnan(limit) & (sound | np.isnan(limits).all())] = UNJUDGED
+            yield decisions
 
 
-def gather_by_op(
-    method: Method, readings: Readings, contract: str, cells: npt.NDArray[np.int64]
-) -> list[npt.NDArray[np.float64]]:
-    """The readings that one limit is made from, op by op; of all ops, none where too few are left.
+def list_kinds(methods: Sequence[Method]) -> dict[Kind, bool]:
+    """The readings that methods make limits from, and whether of each kind all are needed, or the largest alone."""
+    kinds: dict[Kind, bool] = {}
+    for method in methods:
+        kinds[method.kind] = kinds.get(method.kind, False) or not method.rule.looks_at_largest
+    return kinds
 
-    A limit for all ops is made without an op whose own would be vacuous: a wrong control would loosen it for all.
+
+Policy = Callable[[Block], Decisions]
+"""What a tolerance says of every row that a score counts."""
+
+
+def tally_rows(
+    source: Source, strata: Strata, judges: Sequence[Judge] = (), policies: Sequence[tuple[Score, Policy]] = (),
+    needed: Collection[str] = (), watch: Callable[[Block], None] = lambda block: None,
+) -> list[Score]:  # fmt: skip
+    """Go through all rows once, and count by strata what every method of every judge, and every policy, says.
+
+    All judges have one numbering of cells. `watch` sees every block, with what is `needed` beside.
     """
-    if method.rule.pools != "contract":
-        return [readings.of_cells(cells)]
-    by_op = [readings.of_cells(cells[readings.ops[cells] == op]) for op in np.unique(readings.ops[cells])]
-    limit = Limit(EVERY_OP, contract, None, None, method.gauge, method.rule.name)
-    kept = [
-        values for values in by_op
-        if values.size and not replace(limit, value=method.rule.limit(values)).is_vacuous
-    ]  # fmt: skip
-    return kept if len(kept) >= FEWEST_OPS else [np.empty(0)]
+    numbering = judges[0].gathered.numbering if judges else Cells()
+    assert all(judge.gathered.numbering is numbering for judge in judges)
+
+    scores = [Score(method.name, method.gauge, method.rule.name) for judge in judges for method in judge.methods]
+    scores += [score for score, _ in policies]
+    counts = Tally(len(scores))
+
+    def decide_all(block: Block) -> Iterator[tuple[Decisions, Mask | None]]:
+        for judge in judges:
+            folds = judge.find_folds(block)
+            held_out = folds != NOBODY
+            mask = None if held_out.all() else held_out
+            yield from ((decisions, mask) for decisions in judge.decide(block, folds))
+        yield from ((policy(block), None) for _, policy in policies)
+
+    def count(columns: Columns) -> None:
+        block = Block(Rows(columns), numbering.number(columns))
+        watch(block)
+        counts.add(strata.number(block.rows, block.cells), decide_all(block))
+
+    wanted = strata.needed.union(needed, *(judge.needed for judge in judges))
+    for _ in source.map_blocks(count, {name for name in wanted if source.has(name)}):
+        pass
+    table = strata.close()
+    for score, of_score in zip(scores, counts.close(len(table)), strict=True):
+        score.count(table, of_score)
+    return scores
 
 
-def _find_value(method: Method, readings: Readings, contract: str, cells: npt.NDArray[np.int64]) -> float:
+def count_rows(score: Score, columns: Columns, decisions: Decisions) -> None:
+    """Count what somebody has decided of some rows, by bin alone."""
+    strata, counts = Strata(("bin",)), Tally(1)
+    counts.add(strata.number(Rows(columns), np.zeros(len(columns), np.int32)), [(decisions, None)])
+    score.count(strata.close(), counts.close(len(strata))[0])
+
+
+def open_strata(source: Source, dimensions: Sequence[str] = USUAL, *, beside_controls: bool = True) -> Strata:
+    """Strata of these dimensions, as far as there is what they take; bins beside controls too, unless said."""
+    lacking = {"length": "reduced_length"}
+    kept = [name for name in dimensions if name not in lacking or source.has(lacking[name])]
+    errors = CaseErrors.find(source) if beside_controls and source.has(*NEEDED) else None
+    return Strata([*kept, *(["beside"] if errors else [])], errors=errors, devices=source.devices)
+
+
+def score_methods(
+    source: Source, holdout: str, methods: Sequence[Method], dimensions: Sequence[str] = USUAL
+) -> list[Score]:
+    """Calibrate fold by fold, then judge: no row is in more than one fold."""
+    return tally_rows(source, open_strata(source, dimensions), [Judge.train(source, holdout, methods)])
+
+
+def _find_limits(gathered: Gathered, method: Method, *, across: bool) -> npt.NDArray[np.float64]:
+    """The limit of each fold and cell; NaN where there is none."""
+    groups, names = gathered.cells.group(method.rule, method.gauge, across_kernels=across)
+    limits = np.full((len(gathered.folds) + 1, len(gathered.cells)), np.nan)
+    readings = gathered.readings[method.kind]
+    keys = gathered.holdout.find_keys_of_cells(gathered.cells)
+    for number, fold in enumerate(gathered.folds, start=1):
+        spare: dict[str, float] = {}
+        judged = np.unique(groups if keys is None else groups[fold.judge[keys]])
+        for group in judged.tolist():
+            op, contract, *_ = names[group]
+            here = np.flatnonzero(groups == group)
+            value = _find_value(method, gathered.cells, readings, contract, here, fold.calibrate)
+            if method.otherwise is not None and _is_vacuous(method, op, contract, value):
+                if contract not in spare:
+                    spare[contract] = _find_spare(gathered, method, contract, fold.calibrate)
+                value = spare[contract]
+            limits[number, here if keys is None else here[fold.judge[keys[here]]]] = value
+    return limits
+
+
+def _find_spare(gathered: Gathered, method: Method, contract: str, keys: Mask) -> float:
+    """The limit for all ops of a contract."""
+    assert method.otherwise is not None
+    instead = replace(method, rule=method.otherwise)
+    groups, names = gathered.cells.group(instead.rule, instead.gauge)
+    here = np.flatnonzero(groups == [name[1] for name in names].index(contract))
+    return _find_value(instead, gathered.cells, gathered.readings[method.kind], contract, here, keys)
+
+
+def _is_vacuous(method: Method, op: str, contract: str, value: float) -> bool:
+    if np.isnan(value):
+        return False
+    return Limit(op, contract, None, None, method.gauge, method.rule.name, value=value).is_vacuous
+
+
+def _find_value(
+    method: Method, cells: CellTable, readings: Readings, contract: str, members: Numbers, keys: Mask
+) -> float:
     """A limit's value alone, NaN where there is none: what a limit is worth takes longer to find."""
     try:
-        return method.rule.limit(np.concatenate(gather_by_op(method, readings, contract, cells)))
+        if not method.rule.looks_at_largest:
+            return method.rule.limit(readings.fetch(members, keys))
+        count, largest = _sum_up(method, cells, readings, contract, members, keys)[:2]
+        return method.rule.limit_of_largest(largest, count)
     except TooFewCases:
         return np.nan
 
 
-def try_limit(
-    method: Method, name: tuple[str, ...], readings: npt.NDArray[np.float64], runs: Sequence[str] = ()
-) -> Limit | None:
-    """The limit of one group; None where it has too few readings for the rule."""
-    op, contract, kernel, dtype = name
-    try:
-        return make_limit(
-            method.rule, method.gauge, readings,
-            op=op, contract=contract, kernel=kernel or None, dtype=dtype or None, runs=runs,
-        )  # fmt: skip
-    except TooFewCases:
-        return None
+def _sum_up(
+    method: Method, cells: CellTable, readings: Readings, contract: str, members: Numbers, keys: Mask
+) -> tuple[int, float, int]:
+    """How many readings one limit is made from, the largest, and of how many ops; none where these are too few.
+
+    A limit for all ops is made without an op whose own would be vacuous: a wrong control would loosen it for all.
+    """
+    if method.rule.pools != "contract":
+        return *readings.sum_up(members, keys), 1
+    ops = cells.codes["op"][members]
+    by_op = [readings.sum_up(members[ops == op], keys) for op in np.unique(ops)]
+    kept = [
+        (count, largest) for count, largest in by_op
+        if count and not _is_vacuous(method, EVERY_OP, contract, method.rule.limit_of_largest(largest, count))
+    ]  # fmt: skip
+    if len(kept) < FEWEST_OPS:
+        return 0, 0.0, 0
+    return sum(count for count, _ in kept), max(largest for _, largest in kept), len(kept)
 
 
-def calibrate(rows: Rows, method: Method) -> list[Limit]:
+def calibrate(source: Source, method: Method) -> list[Limit]:
     """The limits of all controls of some runs."""
-    groups, names = rows.group_cells(method.rule, method.gauge)
-    readings = Readings.sort(rows, method.gauge, method.passing_only)
+    return make_limits(gather(source, list_kinds([method])), method, source.runs)
+
+
+def make_limits(gathered: Gathered, method: Method, runs: Sequence[str]) -> list[Limit]:
+    """The limits of all groups that there are readings of, by name."""
+    cells, readings, keys = gathered.cells, gathered.readings[method.kind], gathered.everywhere
+    groups, names = cells.group(method.rule, method.gauge)
     limits = []
-    for group in np.unique(groups[np.diff(readings.starts) > 0]):
+    for group in np.unique(groups[readings.counts[:, keys].sum(1) > 0]):
         op, contract, kernel, dtype = names[group]
-        by_op = gather_by_op(method, readings, contract, np.flatnonzero(groups == group))
-        made_from = f"{len(by_op)} ops" if op == EVERY_OP else kernel
-        name = op, contract, made_from, dtype
-        limits.append(try_limit(method, name, np.concatenate(by_op), rows.columns.runs))
-    return [limit for limit in limits if limit is not None]
+        members = np.flatnonzero(groups == group)
+        name = {"op": op, "contract": contract, "kernel": kernel or None, "dtype": dtype or None, "runs": runs}
+        try:
+            if method.rule.looks_at_largest:
+                count, largest, ops = _sum_up(method, cells, readings, contract, members, keys)
+                name |= {"kernel": f"{ops} ops"} if op == EVERY_OP else {}
+                limits.append(make_limit_of_largest(method.rule, method.gauge, largest, count, **name))
+            else:
+                limits.append(make_limit(method.rule, method.gauge, readings.fetch(members, keys), **name))
+        except TooFewCases:
+            continue
+    return sorted(limits, key=lambda limit: (limit.op, limit.contract, limit.kernel or "", limit.dtype or ""))
 
 
-def calibrate_with_universal(rows: Rows, method: Method) -> list[Limit]:
+def calibrate_with_universal(source: Source, method: Method) -> list[Limit]:
     """The limits of a method, and beside those of the rule `pooled` one for all ops of each contract."""
-    limits = calibrate(rows, method)
+    gathered = gather(source, list_kinds([method]))
+    limits = make_limits(gathered, method, source.runs)
     if method.rule.name == "pooled" and method.gauge in DTYPE_FREE:
-        limits += calibrate(rows, replace(method, rule=rule("universal")))
+        limits += make_limits(gathered, replace(method, rule=rule("universal")), source.runs)
     return limits

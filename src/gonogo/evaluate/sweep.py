@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gonogo.evaluate.groups import BINS, Rows
 from gonogo.evaluate.score import Method, score_methods
+from gonogo.evaluate.tally import BINS
 from gonogo.limits.rules import rule
+from gonogo.records import Source
 from gonogo.table import Share, Table
 
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
@@ -27,10 +28,10 @@ def list_methods(gauges: Sequence[str] = GAUGES, percentiles: Sequence[float] = 
     ]  # fmt: skip
 
 
-def make_sweep(rows: Rows, holdout: str) -> Table:
+def make_sweep(source: Source, holdout: str) -> Table:
     """All of them, one line each."""
     lines = []
-    for score in score_methods(rows, holdout, list_methods()):
+    for score in score_methods(source, holdout, list_methods()):
         every, differing, manifest = (score.bins[name] for name in BINS)
         lines.append((
             score.name, Share(score.false_positives, score.control_cases, 3),

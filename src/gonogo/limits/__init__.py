@@ -6,6 +6,7 @@ from gonogo.limits.limit import (
     GAUGES,
     Limit,
     make_limit,
+    make_limit_of_largest,
 )
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "GAUGES",
     "Limit",
     "make_limit",
+    "make_limit_of_largest",
 ]

@@ -73,3 +73,14 @@ def make_limit(
         op, contract, kernel, dtype, gauge, rule.name, dict(rule.parameters), value, len(readings), exceeding,
         upper_bound(exceeding, len(readings)), tuple(runs), float(readings.max()) if len(readings) else None,
     )  # fmt: skip
+
+
+def make_limit_of_largest(
+    rule: Rule, gauge: str, largest: float, count: int, *,
+    op: str, contract: str, kernel: str | None = None, dtype: str | None = None, runs: Sequence[str] = (),
+) -> Limit:  # fmt: skip
+    """The same from the largest of so many readings, for a rule that looks at no other: none is above its limit."""
+    return Limit(
+        op, contract, kernel, dtype, gauge, rule.name, dict(rule.parameters), rule.limit_of_largest(largest, count),
+        count, 0, upper_bound(0, count), tuple(runs), largest if count else None,
+    )  # fmt: skip

@@ -1,12 +1,16 @@
-"""Runs → columns in memory, made for millions of rows: text as small codes, policies as one bit of truth each."""
+"""Runs → columns, made for millions of rows: text as small codes, policies as one bit of truth each.
+
+`load_columns` holds all rows at once. `open_runs` goes through them block by block, as often as it is asked to, in
+memory that does not grow with their number. Whatever goes through a `Source` takes either.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +21,11 @@ from gonogo.policies import load_policies
 from gonogo.records.description import read_description
 from gonogo.records.find import find_distinct_runs
 from gonogo.records.parts import Part, list_parts
+from gonogo.records.places import Place
 from gonogo.schema import name_device, policy_column
 
 Codes = npt.NDArray[np.int8] | npt.NDArray[np.int16]
+Result = TypeVar("Result")
 
 TEXT = ("op", "dtype", "kernel", "role", "contract", "distribution", "outcome", "calibrate_against")
 READINGS = ("absolute", "magnitude", "ulp", "bound", "deterministic", "v_abft")
@@ -27,12 +33,39 @@ LARGEST_RELATIVE = "max_rel"
 """Of ErrorStats; like the column of a policy, it is loaded only where it is asked for by name."""
 EVERYTHING = (*READINGS, "signal", "bits_equal", "size", "reduced_length", "number", "exceeds")
 """What can be loaded beside text: readings, and fields of Columns."""
-BATCH_ROWS = 2**18
+CURRENT = "current"
+"""Of `exceeds`, the hand-picked tolerance alone."""
+BLOCK_ROWS = 2**18
+"""Rows that are worked on at once: what is worked out of them on the way fits the caches of a server."""
+
+
+class Source(Protocol):
+    """Rows of some runs, to be gone through as often as need be."""
+
+    @property
+    def runs(self) -> list[str]:
+        """Their names."""
+
+    @property
+    def devices(self) -> list[str]:
+        """Of each run: the name of its GPU or processor."""
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """What the codes of a text column stand for; of a source that is read in blocks, as far as it was read."""
+
+    def __len__(self) -> int: ...
+
+    def has(self, *wanted: str) -> bool:
+        """Whether it was opened with all of these."""
+
+    def map_blocks(self, work: Callable[[Columns], Result], wanted: Collection[str] = ()) -> Iterator[Result]:
+        """What `work` makes of each block, in order; it is called by several threads."""
 
 
 @dataclass
 class Columns:
-    """All rows of some runs."""
+    """All rows of some runs, or a block of them."""
 
     runs: list[str] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
@@ -54,6 +87,8 @@ class Columns:
     """Of the case in its run: rows that share run and number are of the same inputs."""
     exceeds: dict[str, npt.NDArray[np.int8]] = field(default_factory=dict)
     """By policy, `current` among them: 1 where its reading is above 1, 0 where not, −1 where it has none."""
+    start: int = 0
+    """Rows of the runs before the first of these."""
 
     def __len__(self) -> int:
         return len(self.run)
@@ -70,22 +105,202 @@ class Columns:
             mask |= codes == self.code(column, name)
         return mask
 
-    def select(self, mask: npt.NDArray[np.bool_]) -> Columns:
+    def select(self, rows: npt.NDArray[np.bool_] | slice) -> Columns:
         """Some of the rows."""
 
         def pick(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            return values[mask] if len(values) else values  # not loaded
+            return values[rows] if len(values) else values  # not loaded
 
         return Columns(
             self.runs, self.devices, self.names,
-            {name: codes[mask] for name, codes in self.codes.items()}, self.run[mask],
-            {name: values[mask] for name, values in self.readings.items()}, pick(self.signal),
+            {name: codes[rows] for name, codes in self.codes.items()}, self.run[rows],
+            {name: values[rows] for name, values in self.readings.items()}, pick(self.signal),
             pick(self.bits_equal), pick(self.size), pick(self.reduced_length), pick(self.number),
-            {name: values[mask] for name, values in self.exceeds.items()},
+            {name: values[rows] for name, values in self.exceeds.items()},
+            self.start + (rows.start or 0) if isinstance(rows, slice) else self.start,
         )  # fmt: skip
 
+    def has(self, *wanted: str) -> bool:
+        """Whether all of these are loaded."""
+        if not len(self):
+            return True
+        fields = {name for name in ("signal", "bits_equal", "size", "reduced_length", "number")
+                  if len(getattr(self, name))}  # fmt: skip
+        return {*wanted} <= {*self.readings, *fields, *([CURRENT, "exceeds"] if self.exceeds else [])}
 
-def load_columns(paths: Sequence[Path], *, wanted: Collection[str] = EVERYTHING) -> Columns:
+    def map_blocks(self, work: Callable[[Columns], Result], wanted: Collection[str] = ()) -> Iterator[Result]:
+        """What `work` makes of each block, in order, by threads; all that is loaded is there, wanted or not."""
+        spans = [slice(at, at + BLOCK_ROWS) for at in range(0, len(self), BLOCK_ROWS)]
+        if len(spans) == 1:
+            yield work(self)
+            return
+        with ThreadPoolExecutor(pa.cpu_count()) as pool:
+            yield from pool.map(lambda span: work(self.select(span)), spans)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Parts of one run that are read one after another: a large one, or as many small ones as make a block."""
+
+    run: int
+    start: int
+    """Rows of the runs before it."""
+    parts: tuple[Part, ...]
+
+
+class StreamedRuns:
+    """Rows of runs on disk or in an object store, read anew each time they are gone through."""
+
+    def __init__(self, paths: Sequence[Place], wanted: Collection[str] = EVERYTHING) -> None:
+        self.runs: list[str] = []
+        self.devices: list[str] = []
+        self._stretches: list[_Stretch] = []
+        self._rows = 0
+        self._wanted = frozenset(wanted) | ({CURRENT} if "exceeds" in wanted else set())
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in TEXT}
+        self.names: dict[str, list[str]] = {name: [] for name in TEXT}
+        self._filters: dict[str, tuple[str, ...]] = {}
+        self._lock = threading.Lock()
+        self.folders = find_distinct_runs(paths)
+        for number, folder in enumerate(self.folders):
+            self.runs.append(folder.name)
+            self.devices.append(name_device(read_description(folder).get("environment")))
+            self._add_parts(number, list_parts(folder))
+        if not self._rows:
+            raise InputError(f"no records in {', '.join(map(str, paths))}. Make some with: gonogo run --out DIR")
+
+    def _add_parts(self, run: int, parts: Sequence[Part]) -> None:
+        together: list[Part] = []
+        for part in parts:
+            if together and sum(each.rows for each in together) + part.rows > BLOCK_ROWS:
+                self._add_stretch(run, together)
+                together = []
+            together.append(part)
+        if together:
+            self._add_stretch(run, together)
+
+    def _add_stretch(self, run: int, parts: Sequence[Part]) -> None:
+        self._stretches.append(_Stretch(run, self._rows, tuple(parts)))
+        self._rows += sum(part.rows for part in parts)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def has(self, *wanted: str) -> bool:
+        """Whether it was opened with all of these."""
+        return self._wanted >= {*wanted}
+
+    @property
+    def rows_of_runs(self) -> list[int]:
+        """How many each run has."""
+        rows = [0] * len(self.runs)
+        for stretch in self._stretches:
+            rows[stretch.run] += sum(part.rows for part in stretch.parts)
+        return rows
+
+    def map_tables(self, work: Callable[[pa.Table], Result], names: Sequence[str]) -> Iterator[Result]:
+        """What `work` makes of columns as they are recorded, some rows at a time; by several threads."""
+
+        def go_through(stretch: _Stretch) -> list[Result]:
+            return [work(table) for part in stretch.parts for table in part.iterate(names, rows=BLOCK_ROWS)]
+
+        with ThreadPoolExecutor(pa.cpu_count()) as pool:
+            for results in pool.map(go_through, self._stretches):
+                yield from results
+
+    def fetch(self, column: str, rows: Collection[int]) -> dict[int, Any]:
+        """What some rows have in a column, by their place among all."""
+        ordered, fetched = np.unique(np.array([*rows], np.int64)), dict[int, Any]()
+        for stretch in self._stretches:
+            start = stretch.start
+            for part in stretch.parts:
+                here = ordered[(ordered >= start) & (ordered < start + part.rows)]
+                if here.size:
+                    values = part.read([column])[column].take(pa.array(here - start)).to_pylist()
+                    fetched |= dict(zip(here.tolist(), values, strict=True))
+                start += part.rows
+        return fetched
+
+    def survey(self) -> dict[str, list[str]]:
+        """All names that occur, read from text alone."""
+        for _ in self.map_blocks(len):
+            pass
+        return self.names
+
+    def keep_only(self, **words: Sequence[str]) -> None:
+        """From here on, only rows whose text is one of some words, where any are given."""
+        self._filters = {column: tuple(asked) for column, asked in words.items() if asked}
+        if self._filters:
+            self._rows = sum(self.map_blocks(len))
+
+    def map_blocks(self, work: Callable[[Columns], Result], wanted: Collection[str] = ()) -> Iterator[Result]:
+        """What `work` makes of each block, in order; threads read and work side by side."""
+        lacking = {*wanted} - self._wanted
+        assert not lacking, f"opened without {lacking}"
+        sources = _list_sources(wanted)
+
+        def go_through(stretch: _Stretch) -> list[Result]:
+            return [work(block) for block in self._read(stretch, sources, wanted)]
+
+        # Arrow's own threads take a third longer over as many small files.
+        with ThreadPoolExecutor(pa.cpu_count()) as pool:
+            for results in pool.map(go_through, self._stretches):
+                yield from results
+        pa.default_memory_pool().release_unused()
+
+    def _read(self, stretch: _Stretch, sources: list[str], wanted: Collection[str]) -> Iterator[Columns]:
+        start = stretch.start
+        for tables in _join_small(stretch.parts, sources):
+            rows = sum(table.num_rows for table in tables)
+            block = Columns(self.runs, self.devices, self.names, start=start)
+            _allocate(block, rows, wanted)
+            block.run[:] = stretch.run
+            done = 0
+            for table in tables:
+                for batch in table.to_batches():
+                    span = slice(done, done + batch.num_rows)
+                    for name in TEXT:
+                        self._rename(name, _encode(batch[name], block.codes[name][span]), block.codes[name][span])
+                    _fill_measured(block, span, batch)
+                    done = span.stop
+            start += rows
+            yield self._filter(block)
+
+    def _rename(self, column: str, names: list[str], codes: Codes) -> None:
+        """From a batch's own codes to those of all, in place."""
+        with self._lock:
+            known = self._codes[column]
+            for name in names:
+                if name not in known:
+                    known[name] = len(known)
+                    self.names[column].append(name)
+            to_all = [known[name] for name in names]
+        _take_codes(codes, to_all)
+
+    def _filter(self, block: Columns) -> Columns:
+        if not self._filters:
+            return block
+        mask = np.ones(len(block), bool)
+        for column, words in self._filters.items():
+            mask &= block.equals(column, *words)
+        return block if mask.all() else block.select(mask)
+
+
+def _join_small(parts: Sequence[Part], sources: list[str]) -> Iterator[list[pa.Table]]:
+    """Tables of one part after another, or of all parts at once where these are small."""
+    if len(parts) > 1:
+        yield [part.read(sources, as_codes=TEXT) for part in parts]
+    else:
+        for table in parts[0].iterate(sources, as_codes=TEXT, rows=BLOCK_ROWS):
+            yield [table]
+
+
+def open_runs(paths: Sequence[Place], *, wanted: Collection[str] = EVERYTHING) -> StreamedRuns:
+    """The runs at or right below `paths`, to be read in blocks: text, and what is `wanted`, as of load_columns."""
+    return StreamedRuns(paths, wanted)
+
+
+def load_columns(paths: Sequence[Place], *, wanted: Collection[str] = EVERYTHING) -> Columns:
     """Read the runs at or right below `paths`; text, and what is `wanted`: of EVERYTHING, or policies' columns."""
     folders, parts, sources = find_distinct_runs(paths), [], _list_sources(wanted)
     columns, rows, ends = Columns(), 0, []
@@ -101,7 +316,6 @@ def load_columns(paths: Sequence[Path], *, wanted: Collection[str] = EVERYTHING)
     _allocate(columns, rows, wanted)
     for number, end in reversed(list(enumerate(ends))):
         columns.run[:end] = number
-    # Arrow's own threads take a third longer over as many small files.
     numbers: dict[str, dict[str, int]] = {name: {} for name in TEXT}
     with ThreadPoolExecutor(pa.cpu_count()) as pool:
         for filled in pool.map(lambda start_and_part: _fill_part(columns, sources, *start_and_part), parts):
@@ -120,13 +334,15 @@ def _list_sources(wanted: Collection[str]) -> list[str]:
     made_from = {
         "size": ["count"],
         "exceeds": ["max_abs", "current_atol", *(policy_column(policy.name) for policy in load_policies())],
+        CURRENT: ["max_abs", "current_atol"],
     }
     return list(dict.fromkeys([*TEXT, *(source for name in wanted for source in made_from.get(name, [name]))]))
 
 
 def _allocate(columns: Columns, rows: int, wanted: Collection[str]) -> None:
     """Make room for all rows: gluing batches together would take their memory twice."""
-    policies = ("current", *(policy.name for policy in load_policies())) if "exceeds" in wanted else ()
+    policies = (CURRENT, *(policy.name for policy in load_policies())) if "exceeds" in wanted else ()
+    policies = policies or ((CURRENT,) if CURRENT in wanted else ())
     columns.codes = {name: np.empty(rows, np.int16) for name in TEXT}
     columns.run = np.empty(rows, np.int16)
     readings = [name for name in wanted if name in (*READINGS, LARGEST_RELATIVE) or name.startswith("policy_")]
@@ -145,7 +361,7 @@ def _fill_part(
 ) -> list[tuple[slice, dict[str, list[str]]]]:
     """Write a part's rows to their place; say where its batches lie and what their codes stand for."""
     filled = []
-    for batch in part.read(sources, as_codes=TEXT).to_batches(BATCH_ROWS):
+    for batch in part.read(sources, as_codes=TEXT).to_batches(BLOCK_ROWS):
         span = slice(start, start + batch.num_rows)
         filled.append((span, {name: _encode(batch[name], columns.codes[name][span]) for name in TEXT}))
         _fill_measured(columns, span, batch)
@@ -168,7 +384,7 @@ def _fill_measured(columns: Columns, span: slice, batch: pa.RecordBatch) -> None
     if len(columns.number):
         columns.number[span] = _to_numpy(batch["number"])
     for name, exceeds in columns.exceeds.items():
-        if name == "current":
+        if name == CURRENT:
             exceeds[span] = _compare(_to_numpy(batch["max_abs"]), _to_numpy(batch["current_atol"]))
         else:
             exceeds[span] = _compare(_to_numpy(batch[policy_column(name)]), np.float32(1))
@@ -201,7 +417,10 @@ def _rename(
     """From a batch's own codes to those of all: names are numbered in the order of rows, not of reading."""
     for column, here in names.items():
         known = numbers[column]
-        to_all = [known.setdefault(name, len(known)) for name in here]
-        if to_all != list(range(len(here))):
-            table = np.array([*to_all, -1], np.int16)  # −1, none, takes the last
-            codes[column][span] = table[codes[column][span]]
+        _take_codes(codes[column][span], [known.setdefault(name, len(known)) for name in here])
+
+
+def _take_codes(codes: Codes, to_all: list[int]) -> None:
+    """Codes for codes, in place; −1, none, stays."""
+    if to_all != list(range(len(to_all))):
+        codes[:] = np.array([*to_all, -1], np.int16)[codes]  # −1 takes the last

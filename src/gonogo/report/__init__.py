@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gonogo.errors import InputError
 from gonogo.limits.lock import read_lock
+
+if TYPE_CHECKING:
+    from gonogo.records.places import Place
 
 __all__ = ["collect_report"]
 
 
 def collect_report(
-    runs: Sequence[Path] = (),
+    runs: Sequence[Place] = (),
     *,
     lock: Path | None = None,
     holdout: str = "",
     solutions: Sequence[Path] = (),
-    atlas: Sequence[Path] = (),
+    atlas: Sequence[Place] = (),
 ) -> dict[str, Any]:
     """What a page holds of some runs, of verdicts on solutions and of records of torch's ops, as given."""
     from gonogo.report.collect import collect

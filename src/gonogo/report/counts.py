@@ -13,38 +13,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gonogo.evaluate.groups import Mask, Rows, unpack
-from gonogo.evaluate.paper_tables import CURVE
 from gonogo.evaluate.tally import Score
 
 Numbers = npt.NDArray[np.int64]
 
-CONTROL, IDENTICAL, UNKNOWN, FIRST_BIN = 0, 1, 2, 3
-"""Classes of rows. UNKNOWN ones differ by a signal that is not known; from FIRST_BIN on there are bins of it."""
-CLASSES = FIRST_BIN + len(CURVE) - 1
 MOST = 30_000
 """Groups that a page has; where there are more, distributions, devices and then kernels are merged."""
 NONE, ALL, NOBODY = ".", "#", "-"
 
 
-def classify(rows: Rows) -> npt.NDArray[np.int8]:
-    """The class of every row that a score counts, −1 for all others."""
-    signal = rows.columns.signal
-    classes = np.full(len(signal), -1, np.int8)
-    classes[rows.controls] = CONTROL
-    classes[rows.faulty & ~rows.differing] = IDENTICAL
-    bins = np.searchsorted(np.asarray(CURVE[1:-1]), signal, side="right") + FIRST_BIN
-    known = np.where(np.isnan(signal), UNKNOWN, bins)
-    failed = ~rows.sound  # beyond any bin, as in the curve
-    return np.where(rows.differing, np.where(failed, CLASSES - 1, known), classes).astype(np.int8)
-
-
 @dataclass(frozen=True)
 class Groups:
-    """Rows by all that a page tells apart."""
+    """Strata by all that a page tells apart."""
 
-    of_row: npt.NDArray[np.int32]
-    """−1 for rows that no score counts."""
+    of_stratum: npt.NDArray[np.int64]
+    """−1 for those that are on no page."""
     codes: Mapping[str, Numbers]
     """Of each group, by dimension."""
     rows: Numbers
@@ -54,38 +37,35 @@ class Groups:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def count(self, mask: Mask) -> Numbers:
-        """How many of some rows are in each group."""
-        here = self.of_row[mask]
-        return np.bincount(here[here >= 0], minlength=len(self))
+    def count(self, rows: Numbers) -> Numbers:
+        """What some counts of strata come to in each group."""
+        here = self.of_stratum >= 0
+        counts = np.zeros(len(self), np.int64)
+        np.add.at(counts, self.of_stratum[here], rows[here])
+        return counts
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, a list for each dimension."""
         return {name: codes.tolist() for name, codes in self.codes.items()} | {"rows": self.rows.tolist()}
 
 
-def make_groups(dimensions: Mapping[str, npt.NDArray[Any]]) -> Groups:
-    """Number the combinations that occur; rows with a negative code are in none."""
-    combination = np.zeros(len(next(iter(dimensions.values()))), np.int64)
-    outside = np.zeros(len(combination), bool)
-    for codes in dimensions.values():
-        outside |= codes < 0
-        combination = combination * (int(codes.max(initial=0)) + 1) + codes
-    _, first, of_row, rows = np.unique(
-        combination[~outside], return_index=True, return_inverse=True, return_counts=True
-    )
-    places = np.flatnonzero(~outside)[first]
-    numbered = np.full(len(combination), -1, np.int32)
-    numbered[~outside] = of_row
-    return Groups(numbered, {name: codes[places].astype(np.int64) for name, codes in dimensions.items()}, rows)
+def make_groups(dimensions: Mapping[str, Numbers], rows: Numbers) -> Groups:
+    """Number the combinations that occur; strata with a negative code are in none."""
+    stacked = np.stack([np.asarray(codes, np.int64) for codes in dimensions.values()])
+    inside = (stacked >= 0).all(0) & (rows > 0)
+    distinct, of_inside = np.unique(stacked[:, inside], axis=1, return_inverse=True)
+    of_stratum = np.full(len(rows), -1, np.int64)
+    of_stratum[inside] = of_inside.ravel()
+    groups = Groups(of_stratum, dict(zip(dimensions, distinct, strict=True)), np.zeros(distinct.shape[1], np.int64))
+    return replace(groups, rows=groups.count(rows))
 
 
-def group_rows(dimensions: Mapping[str, npt.NDArray[Any]], most: int = MOST) -> Groups:
+def group_strata(dimensions: Mapping[str, Numbers], rows: Numbers, most: int = MOST) -> Groups:
     """Groups by all dimensions, or by as many as there is room for."""
     merged: list[str] = []
     kept = dict(dimensions)
     while True:
-        groups = make_groups(kept)
+        groups = make_groups(kept, rows)
         left = [name for name in ("distribution", "device", "kernel") if name in kept and kept[name].any()]
         if len(groups) <= most or not left:
             return replace(groups, merged=tuple(merged))
@@ -94,12 +74,15 @@ def group_rows(dimensions: Mapping[str, npt.NDArray[Any]], most: int = MOST) -> 
 
 
 def encode_scores(
-    dimensions: Mapping[str, npt.NDArray[Any]], scores: Sequence[Score], room: int
+    dimensions: Mapping[str, Numbers], rows: Numbers, scores: Sequence[Score], room: int
 ) -> tuple[Groups, list[dict[str, str]]]:
-    """What each score decided, by groups of as many dimensions as there is room for, in characters."""
+    """What each score decided, by groups of as many dimensions as there is room for, in characters.
+
+    All scores are of the same strata, whose codes `dimensions` has; `rows` are how many each stratum has.
+    """
     most = MOST
     while True:
-        groups = group_rows(dimensions, most)
+        groups = group_strata(dimensions, rows, most)
         encoded = [encode_score(score, groups) for score in scores]
         taken = sum(len(text) for each in encoded for text in each.values())
         if taken <= room or len(groups) > most:  # nothing is left to be merged
@@ -109,7 +92,7 @@ def encode_scores(
 
 def encode_score(score: Score, groups: Groups) -> dict[str, str]:
     """What was decided in each group, flagged and no-go."""
-    judged, flagged, no_go = (groups.count(unpack(bits, score.rows)) for bits in score.decided)
+    judged, flagged, no_go = (groups.count(rows) for rows in score.decided)
     told = {"flagged": encode(flagged, judged, groups.rows)}
     return told if (no_go == flagged).all() else told | {"no_go": encode(no_go, judged, groups.rows)}
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gonogo.atlas import load_atlas, sum_up
 from gonogo.errors import InputError
 from gonogo.problems.batch import read_kept
 from gonogo.problems.summaries import count_models, tell_counts
 from gonogo.schema import name_device
+
+if TYPE_CHECKING:
+    from gonogo.records.places import Place
 
 MOST = 1_500
 """Solutions that are listed."""
@@ -44,7 +47,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return answers
 
 
-def collect_atlas(folders: Sequence[Path]) -> dict[str, Any]:
+def collect_atlas(folders: Sequence[Place]) -> dict[str, Any]:
     """Records that `gonogo atlas --record` has made: what was found of each op."""
     findings = []
     for folder in folders:

@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 
 from gonogo.errors import InputError, TooFewCases
 
+RANKS = (10**3, 10**5, 10**8)
+"""Numbers of readings by which a rule shows whether it looks at any but the largest."""
+LARGE = 1e9
+"""A reading beyond every floor: a limit for it that is below it shows a factor below 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -30,6 +35,15 @@ class Rule:
     settle: Callable[[float], float] = float
     """The reading that counts → limit."""
 
+    @property
+    def looks_at_largest(self) -> bool:
+        """Whether the largest reading and their number say all that a limit, and what it is worth, takes.
+
+        A rank below the largest takes them all, and so does a factor below 1: some are above the limit then, and
+        are counted.
+        """
+        return all(self.find_rank(n) == n - 1 for n in RANKS) and self.settle(LARGE) >= LARGE
+
     def limit(self, readings: NDArray[np.float64]) -> float:
         """The limit these readings give, in whatever order they come: a finite number ≥ 0."""
         values = np.asarray(readings, dtype=np.float64).ravel()
@@ -39,9 +53,20 @@ class Rule:
                 f"rule {self.name}: {refused.size:,} of {values.size:,} readings are negative or not "
                 f"finite, such as {float(np.sort(refused)[0])}. Leave out cases whose outcome is not ok"
             )
-        if values.size < self.needs:
-            raise TooFewCases(self.name, values.size, self.needs, rate=self.parameters.get("rate"))
-        reading = _pick(values, self.find_rank(values.size)) if values.size else 0.0
+        self._check_count(values.size)
+        return self._settle(_pick(values, self.find_rank(values.size)) if values.size else 0.0)
+
+    def limit_of_largest(self, largest: float, count: int) -> float:
+        """The same of so many readings, where the rule looks at the largest alone."""
+        assert self.looks_at_largest
+        self._check_count(count)
+        return self._settle(largest + 0.0 if count else 0.0)
+
+    def _check_count(self, count: int) -> None:
+        if count < self.needs:
+            raise TooFewCases(self.name, count, self.needs, rate=self.parameters.get("rate"))
+
+    def _settle(self, reading: float) -> float:
         limit = self.settle(reading)
         if not math.isfinite(limit):
             raise InputError(f"rule {self.name} gives the limit {limit} for a reading of {reading:g}")

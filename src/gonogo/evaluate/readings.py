@@ -1,0 +1,202 @@
+"""Rows of controls → the readings that limits are made from, by cell and by key of a hold-out.
+
+How many there are and the largest is kept of each cell and key, and that is all that most rules ask for. For those
+that ask for a rank, readings are written to a temporary file, block by block and sorted by cell: a group of them is
+read back when its limit is made, so memory holds one group and never all.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import weakref
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gonogo.errors import InputError
+from gonogo.evaluate.cells import Cells, CellTable
+from gonogo.evaluate.folds import Fold, Holdout
+from gonogo.evaluate.rows import Mask, Rows
+from gonogo.records import Columns, Source
+
+IN_MEMORY_BYTES = 2**25
+"""Of readings that are written down, what is kept in memory before a file is made."""
+VALUE, KEY = np.dtype(np.float32), np.dtype(np.int16)
+
+Numbers = npt.NDArray[np.int64]
+Cells32 = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Which readings: in a gauge, and whether only of rows that pass the hand-picked tolerance."""
+
+    gauge: str
+    passing_only: bool = False
+
+
+class Readings:
+    """Readings of one kind."""
+
+    def __init__(self, *, keeps_all: bool) -> None:
+        self.counts = np.zeros((0, 0), np.int64)
+        """Of cell and key."""
+        self.largest = np.zeros((0, 0), np.float32)
+        self._lock = threading.Lock()
+        self._file = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) if keeps_all else None  # noqa: SIM115
+        if self._file is not None:
+            weakref.finalize(self, self._file.close)
+        self._blocks: list[tuple[int, Numbers]] = []
+        """Of each block in the file: where it stands, and where its cells start and end."""
+
+    def add(
+        self, cells: npt.NDArray[np.int32], keys: npt.NDArray[np.int16], values: npt.NDArray[np.float32]
+    ) -> None:
+        """Take the finite ones of a block."""
+        finite = np.isfinite(values)
+        if not finite.all():
+            cells, keys, values = cells[finite], keys[finite], values[finite]
+        if not len(values):
+            return
+        if bool((values < 0).any()):
+            raise InputError(f"a reading of {values.min()} is negative: no gauge has one. Make the records anew")
+        shape = int(cells.max()) + 1, int(keys.max()) + 1
+        places = cells * np.int32(shape[1]) + keys
+        counts = np.bincount(places, minlength=shape[0] * shape[1]).reshape(shape)
+        largest = np.zeros(shape[0] * shape[1], np.float32)
+        np.maximum.at(largest, places, values)
+        with self._lock:
+            self._grow(shape)
+            self.counts[: shape[0], : shape[1]] += counts
+            here = self.largest[: shape[0], : shape[1]]
+            np.maximum(here, largest.reshape(shape), out=here)
+        if self._file is not None:
+            self._write(cells, keys, values)
+
+    def _grow(self, shape: tuple[int, int]) -> None:
+        more = [(0, max(0, new - old)) for new, old in zip(shape, self.counts.shape, strict=True)]
+        if any(after for _, after in more):
+            self.counts, self.largest = np.pad(self.counts, more), np.pad(self.largest, more)
+
+    def _write(
+        self, cells: npt.NDArray[np.int32], keys: npt.NDArray[np.int16], values: npt.NDArray[np.float32]
+    ) -> None:
+        by_cell = cells.astype(np.int16) if cells.max() < 2**15 else cells  # 16-bit codes are sorted by radix
+        order = np.argsort(by_cell, kind="stable")
+        starts = np.cumsum([0, *np.bincount(cells)])
+        content = values[order].tobytes() + keys[order].tobytes()
+        assert self._file is not None
+        with self._lock:
+            self._file.seek(0, 2)
+            self._blocks.append((self._file.tell(), starts))
+            self._file.write(content)
+
+    def resize(self, cells: int, keys: int) -> None:
+        """Have room for all cells and keys, also those without a reading."""
+        self._grow((max(cells, self.counts.shape[0]), max(keys, self.counts.shape[1])))
+
+    def sum_up(self, cells: Numbers, keys: Mask) -> tuple[int, float]:
+        """How many readings there are of some cells and keys, and the largest."""
+        counts = self.counts[cells][:, keys]
+        return int(counts.sum()), float(self.largest[cells][:, keys].max(initial=0.0))
+
+    def fetch(self, cells: Numbers, keys: Mask) -> npt.NDArray[np.float64]:
+        """The readings of some cells and keys."""
+        assert self._file is not None
+        found = [np.empty(0, VALUE)]
+        with self._lock:
+            for place, starts in self._blocks:
+                for cell in cells[cells < len(starts) - 1].tolist():
+                    start, end = int(starts[cell]), int(starts[cell + 1])
+                    if start < end:
+                        found.append(self._read(place, int(starts[-1]), start, end, keys))
+        return np.concatenate(found).astype(np.float64)
+
+    def _read(self, place: int, rows: int, start: int, end: int, keys: Mask) -> npt.NDArray[np.float32]:
+        assert self._file is not None
+        self._file.seek(place + start * VALUE.itemsize)
+        values = np.frombuffer(self._file.read((end - start) * VALUE.itemsize), VALUE)
+        if keys.all():
+            return values
+        self._file.seek(place + rows * VALUE.itemsize + start * KEY.itemsize)
+        return values[keys[np.frombuffer(self._file.read((end - start) * KEY.itemsize), KEY)]]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What limits are made from."""
+
+    holdout: Holdout
+    numbering: Cells
+    cells: CellTable
+    readings: dict[Kind, Readings]
+    folds: Sequence[Fold]
+    keys: int
+    """How many there are."""
+    rows: int
+    """That limits may be made from."""
+    everywhere: Mask = field(repr=False)
+    """All keys."""
+
+    def number_folds(self) -> npt.NDArray[np.int16]:
+        """Of each key, the fold that judges it, or NOBODY."""
+        numbers = np.zeros(self.keys, np.int16)
+        for number, fold in enumerate(self.folds, start=1):
+            numbers[fold.judge] = number
+        return numbers
+
+
+def gather(
+    source: Source, kinds: dict[Kind, bool], holdout: str = "none", *, numbering: Cells | None = None
+) -> Gathered:
+    """Readings of each kind, of all where it says so, and the folds of a hold-out.
+
+    Numbers of cells are those of `numbering`, where what is gathered is to be used beside something else.
+    """
+    found = Holdout.find(source, holdout)
+    numbering = Cells() if numbering is None else numbering
+    readings = {kind: Readings(keeps_all=keeps_all) for kind, keeps_all in kinds.items()}
+
+    def take(columns: Columns) -> tuple[int, Mask, int]:
+        """How many rows calibrate, keys of these, and the largest key of all."""
+        rows, cells = Rows(columns), numbering.number(columns)
+        keys = found.find_keys(columns, cells, None)
+        which = np.flatnonzero(rows.calibrating)
+        cells_here, keys_here = cells[which], keys[which]
+        for kind, of_kind in readings.items():
+            passing = columns.exceeds["current"][which] != 1 if kind.passing_only else slice(None)
+            of_kind.add(cells_here[passing], keys_here[passing], columns.readings[kind.gauge][which][passing])
+        return len(which), np.bincount(keys_here) > 0, int(keys.max(initial=-1))
+
+    rows, calibrating, largest = 0, np.zeros(0, bool), -1
+    for count, here, most in source.map_blocks(take, _list_needed(kinds) | found.needed):
+        rows, largest = rows + count, max(largest, most)
+        longer = max(len(here), len(calibrating))
+        calibrating = np.pad(calibrating, (0, longer - len(calibrating))) | np.pad(here, (0, longer - len(here)))
+    cells = numbering.close(source.names)
+    keys = _count_keys(found, source, cells, largest)
+    calibrating = np.pad(calibrating, (0, keys - len(calibrating)))
+    for of_kind in readings.values():
+        of_kind.resize(len(cells), keys)
+    folds = list(found.make_folds(calibrating, source.names))
+    return Gathered(found, numbering, cells, readings, folds, keys, rows, np.ones(keys, bool))
+
+
+def _count_keys(holdout: Holdout, source: Source, cells: CellTable, largest: int) -> int:
+    """Keys that rows of any kind may have."""
+    known = {
+        "run": len(source.runs), "device": len(set(source.devices)), "shape": 2, "none": 1,
+        "implementation": len(source.names["kernel"]) + 1,
+    }  # fmt: skip
+    return max(largest + 1, known.get(holdout.name, len(source.names.get(holdout.name, ())) + 1))
+
+
+def _list_needed(kinds: Collection[Kind]) -> set[str]:
+    """What is read for readings; the largest absolute error tells where a format overflows."""
+    return {"absolute", *(kind.gauge for kind in kinds)} | (
+        {"current"} if any(k.passing_only for k in kinds) else set()
+    )
