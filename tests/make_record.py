@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from gonogo.records import append_records
+from gonogo.records.places import parse_place
 from gonogo.schema import Record
 
 ENVIRONMENT = {"device": "cpu", "processor": "a processor", "torch": "2"}
@@ -24,4 +24,6 @@ def make_record(**given: Any) -> Record:
 def append_some(folder: str, first: int) -> int:
     """Ten records, two at a time; how many were new. Here, where a process that is to do so loads no torch."""
     records = [make_record(case=f"c{number}") for number in range(first, first + 10)]
-    return sum(append_records(Path(folder), ENVIRONMENT, records[at : at + 2]).added for at in range(0, 10, 2))
+    return sum(
+        append_records(parse_place(folder), ENVIRONMENT, records[at : at + 2]).added for at in range(0, 10, 2)
+    )

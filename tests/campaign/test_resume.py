@@ -21,10 +21,10 @@ VICTIM = """
 import os, signal, sys
 from pathlib import Path
 from gonogo.campaign import Plan, run_campaign
-from gonogo.records import run_directory
+from gonogo.records import local_run, run_directory
 
 moment, folder, more_ops = sys.argv[1:]
-plain_append, plain_rewrite = run_directory.RunDirectory.append, run_directory.RunDirectory._rewrite_journal
+plain_append, plain_rewrite = local_run.LocalRun.append_rows, local_run.LocalRun._rewrite_journal
 seen = 0
 
 def die():
@@ -47,7 +47,7 @@ def rewrite(self):
     plain_rewrite(self)
 
 if __name__ == "__main__":
-    run_directory.RunDirectory.append, run_directory.RunDirectory._rewrite_journal = append, rewrite
+    local_run.LocalRun.append_rows, local_run.LocalRun._rewrite_journal = append, rewrite
     run_directory.PART_ROWS = 7
     run_directory.RunDirectory.__init__.__kwdefaults__["part_rows"] = 7
     plan = Plan(("calm",), ("float16", "float32"), cases=4, seed=5, ops_folders=(more_ops,))

@@ -198,7 +198,7 @@ class Idle:
 def test_damage_is_told_in_a_line(
     name: str, other: list[str], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gonogo.campaign.Pool", Idle)
+    monkeypatch.setattr("gonogo.runners.engines.local.Pool", Idle)
     folder = shutil.copytree(whole, tmp_path / "run")
     DAMAGES[name](folder)
     for read in (

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from command import gonogo
 
+from gonogo.cases import DESIGN
 from gonogo.errors import CampaignFailed, InputError
 from gonogo.limits.lock import read_lock
 from gonogo.records import RunDirectory, load_columns, lock_folder, read_description, read_run
@@ -122,7 +123,8 @@ def test_one_campaign_at_a_time(words: list[str], tmp_path: Path) -> None:
     pytest.importorskip("torch")
     folder = tmp_path / "run"
     if "--resume" in words:
-        write_run(folder, [])
+        described = read_description(RUN)
+        RunDirectory(folder, described | {"plan": described["plan"] | {"design": DESIGN}}).close()
     before = sorted(folder.glob("*"))
     with lock_folder(folder):
         ended = gonogo("run", *words, "--out", folder)

@@ -12,12 +12,14 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gonogo.atlas.finding import SAMPLES, Finding, sum_up
 from gonogo.errors import BackendMissing, CampaignFailed, InputError, suggest
 from gonogo.schema import Record, name_device
+
+if TYPE_CHECKING:
+    from gonogo.records.places import Place
 
 __all__ = ["DTYPES", "PASSES", "Finding", "load_atlas", "make_atlas", "sum_up"]
 
@@ -96,7 +98,7 @@ def _survey_op(
         ]
 
 
-def load_atlas(folder: Path) -> tuple[list[Record], dict[str, Any]]:
+def load_atlas(folder: Place) -> tuple[list[Record], dict[str, Any]]:
     """Records of an atlas, and the environment they were made in."""
     from gonogo.records import read_description, read_run
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from gonogo.campaign.plan import Plan
 from gonogo.errors import InputError
-from gonogo.records import RunDirectory, lock_folder, read_description, read_done
+from gonogo.records import RunDirectory, find_begun, lock_folder, read_description, read_done
+from gonogo.records.places import Place, parse_place
 from gonogo.runners.device import keep_switches
 from gonogo.runners.engines import Crew, Engine, Order, open_engine
 from gonogo.runners.pool import Allowance
@@ -38,7 +38,7 @@ Steps = Generator[Progress, None, None]
 
 def run_campaign(
     plan: Plan,
-    folder: Path,
+    folder: Place,
     *,
     allowance: Allowance | None = None,
     workers: int | None = None,
@@ -52,7 +52,7 @@ def run_campaign(
 
 
 def resume_campaign(
-    folder: Path,
+    folder: Place,
     *,
     allowance: Allowance | None = None,
     workers: int | None = None,
@@ -69,19 +69,19 @@ def resume_campaign(
 
 def run_on_each_kind(
     plan: Plan | None,
-    folder: Path,
+    folder: Place,
     engine: Engine,
     *,
     allowance: Allowance | None = None,
     workers: int | None = None,
     report: Report | None = None,
     ops_folders: Sequence[str] = (),
-) -> dict[Path, Progress]:
+) -> dict[Place, Progress]:
     """Run a plan on every kind of device of an engine at once, each into a run directory of its own below `folder`.
 
     Without a plan, complete the runs there; a kind that has none gets the plan of the others.
     """
-    begun = {path.parent.name: path.parent for path in sorted(folder.glob("*/run.json"))} if plan is None else {}
+    begun = {run.name: run for run in find_begun(folder)} if plan is None else {}
     if plan is None and not begun:
         raise InputError(f"{folder} has no run of any kind in it: there is nothing to resume")
     plans = {name: _read_plan(read_description(run), run, ops_folders) for name, run in begun.items()}
@@ -101,7 +101,7 @@ def run_on_each_kind(
         campaigns[str(folder / name)] = start(
             own, folder / name, engine, _make_order(own, allowance, workers, kind)
         )
-    return {Path(name): progress for name, progress in _follow(campaigns, plan.device, report).items()}
+    return {parse_place(name): progress for name, progress in _follow(campaigns, plan.device, report).items()}
 
 
 def _make_order(plan: Plan, allowance: Allowance | None, workers: int | None, kind: str | None = None) -> Order:
@@ -143,7 +143,7 @@ def _add_up(progress: Mapping[str, Progress]) -> Progress:
     return Progress(rows, total, dict(outcomes))
 
 
-def _run_new(plan: Plan, folder: Path, engine: Engine, order: Order) -> Steps:
+def _run_new(plan: Plan, folder: Place, engine: Engine, order: Order) -> Steps:
     with lock_folder(folder):
         if (folder / "run.json").exists():
             raise InputError(
@@ -156,7 +156,7 @@ def _run_new(plan: Plan, folder: Path, engine: Engine, order: Order) -> Steps:
             yield from _record(plan, folder, description, {}, crew, start)
 
 
-def _resume(plan: Plan, folder: Path, engine: Engine, order: Order) -> Steps:
+def _resume(plan: Plan, folder: Place, engine: Engine, order: Order) -> Steps:
     read_description(folder)  # says what is no run, before a lock is laid there
     with lock_folder(folder):
         description = read_description(folder)
@@ -172,7 +172,7 @@ def _resume(plan: Plan, folder: Path, engine: Engine, order: Order) -> Steps:
             yield from _record(plan, folder, description, done, crew, start)
 
 
-def _check_kind(folder: Path, recorded: dict[str, Any], environment: dict[str, Any]) -> None:
+def _check_kind(folder: Place, recorded: dict[str, Any], environment: dict[str, Any]) -> None:
     """Refuse to complete a run on other devices than it was begun on."""
     began, here = name_device(recorded), name_device(environment)
     if recorded and began != here:
@@ -182,7 +182,7 @@ def _check_kind(folder: Path, recorded: dict[str, Any], environment: dict[str, A
         )
 
 
-def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[str]) -> Plan:
+def _read_plan(description: dict[str, Any], folder: Place, ops_folders: Sequence[str]) -> Plan:
     fields = description.get("plan")
     if not isinstance(fields, dict):
         raise InputError(f"{folder / 'run.json'} has no plan: the run cannot be completed")
@@ -202,7 +202,7 @@ def _read_plan(description: dict[str, Any], folder: Path, ops_folders: Sequence[
 
 def _record(
     plan: Plan,
-    folder: Path,
+    folder: Place,
     description: dict[str, Any],
     done: dict[tuple[int, str], str],
     crew: Crew,
@@ -214,7 +214,7 @@ def _record(
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from None
     rows_done, outcomes = start.rows, Counter[str]()
-    with closing(directory), closing(crew):  # no worker is left when the last part is written
+    with directory, closing(crew):  # no worker is left when the last part is written
         for records in crew.run(plan.jobs(done)):
             if records:
                 directory.append(records)

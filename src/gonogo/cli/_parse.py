@@ -6,13 +6,34 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from gonogo.cli._output import echo
 from gonogo.errors import BackendMissing, InputError, suggest
 from gonogo.words import need_torch
+
+if TYPE_CHECKING:
+    from gonogo.records.places import Place
+
+
+class PlaceType(click.Path):
+    """A path, or s3://bucket/prefix, which a Path would not leave whole."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Text → Path or S3Place."""
+        if not isinstance(value, str) or not value.lower().startswith("s3://"):
+            return super().convert(value, param, ctx)
+        from gonogo.records.places import parse_place  # loads Arrow, which a path on disk may do without
+
+        return parse_place(value)
+
+
+PLACE = PlaceType()
 
 
 class Interrupted(click.ClickException):
@@ -104,8 +125,11 @@ def write_to(path: Path) -> Iterator[None]:
         raise InputError(f"cannot write to {path}: {error.strerror or error}. Choose another place") from None
 
 
-def prepare_folder(folder: Path) -> None:
+def prepare_folder(folder: Place) -> None:
     """Make a folder to write to, and its parents; refuse one that takes no files before work is done, not after."""
+    if not isinstance(folder, Path):
+        folder.list_below()  # says whether the store can be reached, and knows us
+        return
     with write_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):  # modes do not tell it: a file system may be read-only, or full

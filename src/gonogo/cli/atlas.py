@@ -10,12 +10,13 @@ import click
 
 from gonogo.atlas import DTYPES, PASSES
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import need_backend, show_examples, words_option, write_to
+from gonogo.cli._parse import PLACE, need_backend, show_examples, words_option, write_to
 from gonogo.cli._progress import Reporter
 from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.words import find_words
 
 if TYPE_CHECKING:
+    from gonogo.records.places import Place
     from gonogo.schema import Record
 
 
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--samples", default=10, show_default=True, type=click.IntRange(1), help="Per op, dtype and pass.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes.")
-@click.option("--record", "folder", type=click.Path(path_type=Path), help="Add records to this run directory.")
-@click.option(
-    "--from", "folders", multiple=True, type=click.Path(path_type=Path), help="Measure nothing; take these records."
-)
+@click.option("--record", "folder", type=PLACE, help="Add records to this run directory.")
+@click.option("--from", "folders", multiple=True, type=PLACE, help="Measure nothing; take these records.")
 @click.option("--all", "shows_all", is_flag=True, help="Also those without anything to look at.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write what is found here, as a Markdown page.")
 @table_options
@@ -48,8 +47,8 @@ def atlas(
     device: str,
     samples: int,
     workers: int,
-    folder: Path | None,
-    folders: tuple[Path, ...],
+    folder: Place | None,
+    folders: tuple[Place, ...],
     shows_all: bool,
     out: Path | None,
     view: View,
@@ -98,7 +97,7 @@ def _sum_up(records: Sequence[Record], machine: dict[str, Any]) -> list[Any]:
     return sum_up(records, name_device(machine))
 
 
-def _load(folders: Sequence[Path]) -> list[tuple[list[Record], dict[str, Any]]]:
+def _load(folders: Sequence[Place]) -> list[tuple[list[Record], dict[str, Any]]]:
     from gonogo.atlas import load_atlas
 
     return [load_atlas(folder) for folder in folders]
@@ -110,7 +109,7 @@ def _measure(
     device: str,
     samples: int,
     workers: int,
-    folder: Path | None,
+    folder: Place | None,
 ) -> tuple[list[Record], dict[str, Any]]:
     """Records, and the machine they were made on; added to a run directory if there is one."""
     from gonogo.atlas import make_atlas

@@ -10,7 +10,7 @@ import click
 
 from gonogo.cli._completion import complete_dtypes, complete_ops, complete_policy
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import need_backend, show_examples, words_option
+from gonogo.cli._parse import PLACE, need_backend, show_examples, words_option
 from gonogo.cli._progress import Reporter
 from gonogo.cli._tables import View, check_columns, print_tables, table_options
 from gonogo.errors import InputError
@@ -19,6 +19,7 @@ from gonogo.words import find_dtypes, find_op, find_words
 
 if TYPE_CHECKING:
     from gonogo.records import Columns
+    from gonogo.records.places import Place
 
 DEFAULT_RECORDS = Path("records")
 ON_GPU = 4
@@ -49,7 +50,7 @@ ON_GPU = 4
     help="A policy of the field, as in: kernelbench; or one of your own: FILE.toml[:NAME].",
 )  # fmt: skip
 @click.option(
-    "--records", type=click.Path(path_type=Path),
+    "--records", type=PLACE,
     help="Runs to count in; by default the folder `records` here, and where there is none kernels are run.",
 )  # fmt: skip
 @click.option(
@@ -93,7 +94,7 @@ def audit(
     atol: tuple[str, ...],
     rtol: tuple[str, ...],
     policy: str | None,
-    records: Path | None,
+    records: Place | None,
     benchmark: Path | None,
     device: str,
     scale: float,
@@ -204,7 +205,7 @@ def _parse_numbers(option: str, texts: tuple[str, ...]) -> float | dict[str, flo
     return numbers["all"] if list(numbers) == ["all"] else numbers or None
 
 
-def _load(records: Path | None) -> Columns | None:
+def _load(records: Place | None) -> Columns | None:
     """Records to count in; None where there are none, and kernels must be run."""
     from gonogo.audit import NEEDED
     from gonogo.records import load_columns

@@ -14,7 +14,7 @@ import click
 from gonogo.cases import parse_case
 from gonogo.cli._completion import complete_device, complete_dtypes, complete_op
 from gonogo.cli._output import echo, print_json
-from gonogo.cli._parse import Interrupted, need_backend, prepare_file, show_examples, words_option, write_to
+from gonogo.cli._parse import PLACE, Interrupted, need_backend, prepare_file, show_examples, words_option, write_to
 from gonogo.cli._progress import Reporter, report_records
 from gonogo.cli._tables import fill, find_room
 from gonogo.errors import InputError
@@ -27,6 +27,7 @@ from gonogo.user.op_file import ask_gradients, find_op_file
 from gonogo.words import find_contract, find_dtypes, find_op
 
 if TYPE_CHECKING:
+    from gonogo.records.places import Place
     from gonogo.user.isolated import FileVerification
     from gonogo.verdict.judge import Verdict
 
@@ -98,7 +99,7 @@ NAME_WIDTH = 14
 @click.option("--strict", is_flag=True, help="No-go for a suspect case, too, instead of running it again.")
 @click.option("--only", metavar="CASE", help="Run this one case: the replay of a failure.")
 @click.option(
-    "--record", type=click.Path(path_type=Path), metavar="DIR",
+    "--record", type=PLACE, metavar="DIR",
     help="Add what is measured, and the op's torch control on the same cases, to this run directory.",
 )  # fmt: skip
 @click.option(
@@ -130,7 +131,7 @@ def check(
     memory_gb: float,
     strict: bool,
     only: str | None,
-    record: Path | None,
+    record: Place | None,
     report: Path | None,
     as_json: bool,
 ) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gonogo.cli._completion import complete_holdout
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import prepare_file, show_examples, write_to
+from gonogo.cli._parse import PLACE, prepare_file, show_examples, write_to
 from gonogo.words import find_words
+
+if TYPE_CHECKING:
+    from gonogo.records.places import Place
 
 
 @click.command(
@@ -20,7 +24,7 @@ from gonogo.words import find_words
         "gonogo report --solutions verdicts.jsonl --atlas records/atlas/h200 -o benchmark.html",
     ),
 )
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, type=PLACE)
 @click.option("--lock", type=click.Path(path_type=Path), help="Draw these limits instead of what the runs justify.")
 @click.option(
     "--holdout",
@@ -32,9 +36,7 @@ from gonogo.words import find_words
     "--solutions", multiple=True, type=click.Path(path_type=Path),
     help="Verdicts that gonogo check --problem --out has kept.",
 )  # fmt: skip
-@click.option(
-    "--atlas", multiple=True, type=click.Path(path_type=Path), help="Records that gonogo atlas --record has made."
-)
+@click.option("--atlas", multiple=True, type=PLACE, help="Records that gonogo atlas --record has made.")
 @click.option("--title", default="gonogo report", show_default=True, help="What stands on top.")
 @click.option(
     "-o",
@@ -46,11 +48,11 @@ from gonogo.words import find_words
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def report(
-    runs: tuple[Path, ...],
+    runs: tuple[Place, ...],
     lock: Path | None,
     holdout: str,
     solutions: tuple[Path, ...],
-    atlas: tuple[Path, ...],
+    atlas: tuple[Place, ...],
     title: str,
     out: Path,
     as_json: bool,

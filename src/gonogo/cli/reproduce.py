@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +12,14 @@ import click
 
 from gonogo.cli._completion import DEVICES, complete_device
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import need_backend, prepare_folder, show_examples, write_to
+from gonogo.cli._parse import PLACE, need_backend, prepare_folder, show_examples, write_to
 from gonogo.cli._progress import Reporter, report_records
 from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.words import find_words
 
 if TYPE_CHECKING:
     from gonogo.campaign import Plan
+    from gonogo.records.places import Place
 
 
 @click.command(
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--records",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Use these runs; no kernel is run. Repeatable.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("reproduction"), show_default=True)
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--cases", default=3, show_default=True, help="Cases per op and dtype of each of the two runs.")
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int, view: View, as_json: bool) -> None:
+def reproduce(records: tuple[Place, ...], out: Path, device: str, cases: int, view: View, as_json: bool) -> None:
     """Run the corpus twice (or take --records), calibrate, evaluate held out, write tables, figure and limits."""
     from gonogo.evaluate.reproduction import reproduce_paper, write_reproduction
     from gonogo.records import find_distinct_runs, load_columns
@@ -49,7 +51,7 @@ def reproduce(records: tuple[Path, ...], out: Path, device: str, cases: int, vie
     plans = [] if records else _plan_twice(device, cases)  # what is missing is said before a folder is made
     prepare_folder(out)
     started = time.monotonic()
-    paths = list(records)
+    paths: Sequence[Place] = records
     if plans:
         paths = _run_plans(plans, out)
         echo(f"ran the corpus in {time.monotonic() - started:.0f} s", aside=True)

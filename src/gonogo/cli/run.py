@@ -23,7 +23,7 @@ from gonogo.cli._completion import (
     complete_strategies,
 )
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import Interrupted, need_backend, prepare_folder, show_examples, words_option
+from gonogo.cli._parse import PLACE, Interrupted, need_backend, prepare_folder, show_examples, words_option
 from gonogo.cli._progress import Reporter, report_records
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, add_folder, op_names
@@ -31,6 +31,7 @@ from gonogo.words import find_dtypes, find_op, find_words
 
 if TYPE_CHECKING:
     from gonogo.campaign import Plan, Progress
+    from gonogo.records.places import Place
     from gonogo.runners.engines import Engine
 
 EVERYTHING = (*FINITE, EXACT, *NON_FINITE)
@@ -73,7 +74,7 @@ WITH_RESUME = (
     "--strategy", "--strategies", "strategies", metavar="NAME", shell_complete=complete_strategies,
     help=f"Of shapes: {', '.join(STRATEGIES)}. All by default.",
 )  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path), help="Run directory; runs/DEVICE-SEED by default.")
+@click.option("--out", type=PLACE, help="Run directory; runs/DEVICE-SEED by default.")
 @click.option(
     "--resume", is_flag=True, help="Complete the run in --out; its own plan is used, and --ops-path again."
 )
@@ -114,7 +115,7 @@ def run(
     context: click.Context,
     /,
     *,
-    out: Path | None,
+    out: Place | None,
     resume: bool,
     workers: int | None,
     timeout_s: float,
@@ -159,13 +160,13 @@ def run(
 
 def _run(
     plan: Plan | None,
-    folder: Path,
+    folder: Place,
     engine: Engine,
     *,
     per_device_kind: bool,
     ops_folders: tuple[str, ...],
     **options: Any,
-) -> dict[Path, Progress]:
+) -> dict[Place, Progress]:
     """Run a plan, or without one complete what is there; each run directory → how far it is."""
     from gonogo.campaign import resume_campaign, run_campaign, run_on_each_kind
 
@@ -176,7 +177,7 @@ def _run(
     return {folder: run_campaign(plan, folder, engine=engine, **options)}
 
 
-def _tell_rest(context: click.Context, folder: Path, ops_folders: tuple[str, ...]) -> str:
+def _tell_rest(context: click.Context, folder: Place, ops_folders: tuple[str, ...]) -> str:
     """What to say of a campaign that was interrupted."""
     given = {name: context.params[name] for name in ("engine_name", "address", "per_device_kind")}
     words = [f"--engine {given['engine_name']}"] if given["engine_name"] != "local" else []
@@ -214,7 +215,7 @@ def _find_fields(
     }
 
 
-def _find_run(context: click.Context, out: Path | None, *, has_kinds: bool) -> Path:
+def _find_run(context: click.Context, out: Place | None, *, has_kinds: bool) -> Place:
     """The run to resume. Its plan is its own: what would make another is refused."""
     from gonogo.records import read_description
 
@@ -234,7 +235,7 @@ def _find_run(context: click.Context, out: Path | None, *, has_kinds: bool) -> P
     return out
 
 
-def _print_summary(folder: Path, progress: Progress, seconds: float, *, as_json: bool) -> None:
+def _print_summary(folder: Place, progress: Progress, seconds: float, *, as_json: bool) -> None:
     if as_json:
         print_json({"schema": SCHEMA} | _sum_up(folder, progress, seconds))
         return
@@ -244,7 +245,7 @@ def _print_summary(folder: Path, progress: Progress, seconds: float, *, as_json:
     echo(f"{progress.rows} of {progress.total} records in {folder}; {now}")
 
 
-def _print_summaries(progress: dict[Path, Progress], seconds: float, *, as_json: bool) -> None:
+def _print_summaries(progress: dict[Place, Progress], seconds: float, *, as_json: bool) -> None:
     """One of each kind of device; their campaigns took turns, so that all took as long."""
     if as_json:
         runs = [_sum_up(folder, one, seconds) for folder, one in progress.items()]
@@ -254,7 +255,7 @@ def _print_summaries(progress: dict[Path, Progress], seconds: float, *, as_json:
         _print_summary(folder, one, seconds, as_json=False)
 
 
-def _sum_up(folder: Path, progress: Progress, seconds: float) -> dict[str, Any]:
+def _sum_up(folder: Place, progress: Progress, seconds: float) -> dict[str, Any]:
     made = sum(progress.outcomes.values())
     return {
         "run": str(folder), "records": progress.rows, "planned": progress.total,

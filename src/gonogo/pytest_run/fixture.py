@@ -229,7 +229,8 @@ class Fixture:
         config = self._run.config
         if not config.option.gonogo_record:
             return {}
-        folder = config.invocation_params.dir / config.option.gonogo_record
+        given = config.option.gonogo_record
+        folder = given if given.lower().startswith("s3://") else config.invocation_params.dir / given
         return {"record": folder, "name": f"{self._test.nodeid}/{name_function(kernel)}"}
 
     def _add(

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from gonogo.records.damage import name_damage
 from gonogo.records.description import PARTS, read_description, write_description
 from gonogo.records.parts import Part, choose_encoding, count_next, list_files, list_parts, read_seals
+from gonogo.records.places import Place
 from gonogo.records.schema import make_schema
 from gonogo.records.sealed import Seal, seal_file
 from gonogo.records.writing import PARTIAL, sync_file, sync_folder
@@ -36,14 +37,12 @@ def close_run(folder: Path, *, few: int = FEW_FILES) -> None:
     parts = list_parts(folder, may_lack=True)
     if any(part.journal for part in parts):
         return  # what is still to be written there is no closed run
-    old = _choose_rewritten(parts, few)
-    merged = list(_merge(folder, [part for part in parts if part.path in old]))
-    dropped = {*old, *(part.path for part in parts if _repeats(part))}
-    seals = [part.seal or _seal(part.path) for part in parts if part.path not in dropped]
+    rewritten, dropped = choose_rewritten(parts, few), choose_dropped(parts, few)
+    merged = [seal for _, seal in merge_parts(folder, rewritten, count_next(folder))]
+    seals = [part.seal or seal_part(part.path) for part in parts if part not in dropped]
     write_description(folder, read_description(folder) | {PARTS: [seal.to_dict() for seal in [*seals, *merged]]})
-    for part in reversed(parts):  # so that rows keep their order, should this be cut short
-        if part.path in dropped:
-            part.path.unlink(missing_ok=True)
+    for part in reversed(dropped):  # so that rows keep their order, should this be cut short
+        part.path.unlink(missing_ok=True)
 
 
 def seal_added(folder: Path, path: Path) -> None:
@@ -52,14 +51,24 @@ def seal_added(folder: Path, path: Path) -> None:
     if {*seals, path.name} != {file.name for file in list_files(folder)} or path.name in seals:
         close_run(folder, few=sys.maxsize)
         return
-    listed = [seal.to_dict() for seal in [*seals.values(), _seal(path)]]
+    listed = [seal.to_dict() for seal in [*seals.values(), seal_part(path)]]
     write_description(folder, read_description(folder) | {PARTS: listed})
 
 
-def _choose_rewritten(parts: Sequence[Part], few: int) -> set[Path]:
-    """Small files, where they are many; and any with some rows that an earlier one has."""
-    small = [part.path for part in parts if 0 < part.rows <= FILE_ROWS // 2]
-    return {*(part.path for part in parts if part.rows and _repeats(part)), *(small if len(small) > few else ())}
+def choose_rewritten(parts: Sequence[Part], few: int = FEW_FILES) -> list[Part]:
+    """Small files, where they are more than `few`; and any with some rows that an earlier one has."""
+    is_many = sum(_is_small(part) for part in parts) > few
+    return [part for part in parts if part.rows and (_repeats(part) or (is_many and _is_small(part)))]
+
+
+def choose_dropped(parts: Sequence[Part], few: int = FEW_FILES) -> list[Part]:
+    """Files that are not needed once some are rewritten: these, and any of whose rows none counts."""
+    rewritten = choose_rewritten(parts, few)
+    return [part for part in parts if part in rewritten or (not part.rows and _repeats(part))]
+
+
+def _is_small(part: Part) -> bool:
+    return 0 < part.rows <= FILE_ROWS // 2
 
 
 def _repeats(part: Part) -> bool:
@@ -67,11 +76,12 @@ def _repeats(part: Part) -> bool:
     return part.counts is not None and not part.counts.all()
 
 
-def _merge(folder: Path, parts: Sequence[Part]) -> Iterator[Seal]:
+def merge_parts(folder: Path, parts: Sequence[Part], number: int) -> Iterator[tuple[Path, Seal]]:
+    """Write the rows of some parts to files in a folder, whose numbers start at `number`, one by one."""
     groups = _gather_groups(parts)
-    number = count_next(folder)
     while (first := next(groups, None)) is not None:
-        yield _seal(_write_file(folder, number, first, groups))
+        path = _write_file(folder, number, first, groups)
+        yield path, seal_part(path)
         number += 1
 
 
@@ -114,7 +124,8 @@ def _gather_groups(parts: Sequence[Part]) -> Iterator[pa.Table]:
         yield held
 
 
-def _seal(path: Path) -> Seal:
+def seal_part(path: Place) -> Seal:
+    """The seal of a file, or a line that says what is wrong with it."""
     with name_damage(path):
         return seal_file(path)
 

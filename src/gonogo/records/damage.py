@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 
 from gonogo.errors import InputError
+from gonogo.records.places import Place
 
 
 @contextmanager
-def name_damage(path: Path) -> Iterator[None]:
+def name_damage(path: Place) -> Iterator[None]:
     """Around reading a file of rows: whatever is wrong with it is said in a line that names it."""
     try:
         yield
@@ -30,7 +30,7 @@ def name_damage(path: Path) -> Iterator[None]:
         raise tell_damage(path, error) from None
 
 
-def tell_damage(path: Path, error: Exception | str) -> InputError:
+def tell_damage(path: Place, error: Exception | str) -> InputError:
     """A file that is there and cannot be used."""
     again = f"delete it and measure its cases again (of a campaign: gonogo run --resume --out {path.parent})"
     return InputError(f"{path} is damaged: {shorten(error)}. Restore it from a copy, or {again}")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 from gonogo.errors import InputError
+from gonogo.records.places import Place, S3Place
 from gonogo.records.schema import SCHEMA_VERSION, check_version
 from gonogo.records.writing import write_atomically
 
 RUN_FILE = "run.json"
+OPEN_FILE = "open.json"
+"""In a store, the description of a campaign whose run is not closed: it has no run.json yet."""
+CLAIM = "claim"
+"""The field of open.json, and of no run.json, that tells two campaigns apart."""
 PARTS = "parts"
 """The field that lists the files of a closed run, as seals; it attests that no row stands twice in them."""
 DESCRIBED = {
@@ -35,8 +41,10 @@ def format_description(description: dict[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
-def read_description(folder: Path) -> dict[str, Any]:
-    """What run.json says: environment, seed and plan."""
+def read_description(folder: Place) -> dict[str, Any]:
+    """What run.json says: environment, seed and plan; in a store, before it is closed, what open.json says."""
+    if isinstance(folder, S3Place):
+        return _read_remote(folder)
     path = folder / RUN_FILE
     try:
         content = path.read_bytes()
@@ -51,7 +59,14 @@ def read_description(folder: Path) -> dict[str, Any]:
     return parse_description(content, path)
 
 
-def parse_description(content: bytes, path: Path) -> dict[str, Any]:
+def _read_remote(folder: S3Place) -> dict[str, Any]:
+    for path in (folder / RUN_FILE, folder / OPEN_FILE):
+        with suppress(FileNotFoundError):
+            return parse_description(path.read_bytes(), path)
+    raise InputError(f"{folder} is no run: it has no {RUN_FILE}")
+
+
+def parse_description(content: bytes, path: Place) -> dict[str, Any]:
     """The content of a run.json, checked."""
     try:
         description = json.loads(content)

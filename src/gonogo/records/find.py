@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,35 +12,76 @@ import pyarrow as pa
 
 from gonogo.errors import InputError
 from gonogo.records.damage import name_damage
-from gonogo.records.description import RUN_FILE, read_description
+from gonogo.records.description import OPEN_FILE, RUN_FILE, read_description
 from gonogo.records.keys import Hashes, hash_keys, join_key
-from gonogo.records.parts import list_parts
+from gonogo.records.parts import AT_ONCE, list_parts
+from gonogo.records.places import Place, S3Place
+from gonogo.records.places.globs import expand_globs
 from gonogo.records.schema import KEY
 
 
-def find_runs(paths: Sequence[Path]) -> list[Path]:
-    """Run directories among `paths`, or right below them."""
-    folders: list[Path] = []
+def find_runs(paths: Sequence[Place]) -> list[Place]:
+    """Run directories among `paths`, or right below them; what a shell would expand is expanded."""
+    folders: list[Place] = []
     for path in paths:
-        with name_damage(path):
-            below = sorted(entry.parent for entry in path.glob(f"*/{RUN_FILE}")) if path.is_dir() else []
-            is_run = (path / RUN_FILE).exists()
-        if is_run:
-            folders.append(path)
-        elif below:
-            folders.extend(below)
+        matches = expand_globs(path)
+        if isinstance(path, S3Place) and list(matches) != [path]:
+            folders += _find_closed(path, matches)
         else:
-            read_description(path)  # says what is wrong
+            folders += [folder for match in matches for folder in _find_below(match)]
     return folders
 
 
-def find_distinct_runs(paths: Sequence[Path]) -> list[Path]:
+def _find_below(path: Place) -> Sequence[Place]:
+    """The run at a place, or those right below it."""
+    if isinstance(path, S3Place):
+        return _find_remote(path)
+    with name_damage(path):
+        below = sorted(entry.parent for entry in path.glob(f"*/{RUN_FILE}")) if path.is_dir() else []
+        is_run = (path / RUN_FILE).exists()
+    if not is_run and not below:
+        read_description(path)  # says what is wrong
+    return [path] if is_run else below
+
+
+def _find_closed(pattern: S3Place, matches: Sequence[Place]) -> list[Place]:
+    """Of what matches a pattern in a store, the runs that are closed: others are not there yet."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        closed = list(pool.map(lambda match: (match / RUN_FILE).exists(), matches))
+    if not any(closed):
+        raise InputError(f"no run that matches {pattern} is closed")
+    return [match for match, is_closed in zip(matches, closed, strict=True) if is_closed]
+
+
+def _find_remote(path: S3Place) -> list[S3Place]:
+    """The same in a store; runs that are not closed are not there yet."""
+    if path.key and (path / RUN_FILE).exists():
+        return [path]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        prefixes, objects = path.list_below()
+        closed = list(pool.map(lambda prefix: (prefix / RUN_FILE).exists(), prefixes))
+    if any(entry.name == OPEN_FILE for entry in objects):
+        list_parts(path)  # says that it is not closed
+    if not any(closed):
+        raise InputError(f"{path} is no run: neither it nor a prefix right below it has a {RUN_FILE}")
+    return [prefix for prefix, is_closed in zip(prefixes, closed, strict=True) if is_closed]
+
+
+def find_begun(folder: Place) -> list[Place]:
+    """Runs right below a folder, in a store those too that are not closed."""
+    if isinstance(folder, S3Place):
+        below = folder.list_below()[0]
+        return [run for run in below if any((run / name).exists() for name in (RUN_FILE, OPEN_FILE))]
+    return sorted(entry.parent for entry in folder.glob(f"*/{RUN_FILE}"))
+
+
+def find_distinct_runs(paths: Sequence[Place]) -> list[Place]:
     """Run directories at or right below `paths`; refuse one given twice, and two that share rows of one machine.
 
     Rows that count twice make a limit look better proved than it is, and leave nothing held out.
     """
     folders = find_runs(paths)
-    by_resolved: dict[Path, Path] = {}
+    by_resolved: dict[Place, Place] = {}
     for folder in folders:
         resolved = folder.resolve()
         if resolved in by_resolved:
@@ -48,7 +89,7 @@ def find_distinct_runs(paths: Sequence[Path]) -> list[Path]:
             raise InputError(f"run {folder} is given twice{also}: its rows would count twice. Name it once")
         by_resolved[resolved] = folder
     described = {folder: read_description(folder) for folder in folders}
-    hashes: dict[Path, Hashes] = {}
+    hashes: dict[Place, Hashes] = {}
     for pair in combinations(folders, 2):
         if not _may_share(*(described[folder] for folder in pair)):
             continue
@@ -65,19 +106,19 @@ def find_distinct_runs(paths: Sequence[Path]) -> list[Path]:
     return folders
 
 
-def _hash_run(folder: Path) -> Hashes:
+def _hash_run(folder: Place) -> Hashes:
     """8 bytes of every row's key: as text, those of many runs would not fit into memory."""
     hashes = [hash_keys(table) for part in list_parts(folder) for table in part.iterate(KEY, as_codes=KEY)]
     return np.concatenate([np.empty(0, np.uint64), *hashes])
 
 
-def _count_shared(first: Path, second: Path, alike: Hashes) -> int:
+def _count_shared(first: Place, second: Place, alike: Hashes) -> int:
     """How many rows of one run the other has, too, by the text of those whose hashes are equal."""
     keys = [set(_read_keys(folder, alike)) if alike.size else set() for folder in (first, second)]
     return len(keys[0] & keys[1])
 
 
-def _read_keys(folder: Path, alike: Hashes) -> Iterator[str]:
+def _read_keys(folder: Place, alike: Hashes) -> Iterator[str]:
     for part in list_parts(folder):
         for table in part.iterate(KEY, as_codes=KEY):
             yield from join_key(table.filter(pa.array(np.isin(hash_keys(table), alike)))).to_pylist()

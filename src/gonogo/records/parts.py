@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,9 @@ import pyarrow.parquet as pq
 
 from gonogo.errors import InputError
 from gonogo.records.damage import name_damage, shorten
-from gonogo.records.description import PARTS, RUN_FILE, read_description
+from gonogo.records.description import CLAIM, PARTS, RUN_FILE, read_description
 from gonogo.records.keys import hash_keys, join_key, mark_first
+from gonogo.records.places import Place, S3Place
 from gonogo.records.schema import KEY, REQUIRED, check_version, make_schema
 from gonogo.records.sealed import PART_NAME, Seal, check_name, iterate_sealed
 from gonogo.records.writing import write_atomically
@@ -33,15 +36,17 @@ from gonogo.records.writing import write_atomically
 Row = dict[str, Any]
 """A record as it is on disk: by column, what there is of it."""
 JOURNAL = "journal.jsonl"
+AT_ONCE = 16
+"""Requests to a store at the same time."""
 BATCH_ROWS = 2**18
 """Rows that are read at once, about: two row groups of a large file."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """Rows of a run that stand together on disk."""
 
-    path: Path
+    path: Place
     rows: int
     """How many of them count."""
     counts: npt.NDArray[np.bool_] | None = None
@@ -82,11 +87,13 @@ class Part:
         return [row for row, count in zip(self.journal or (), counts, strict=True) if count]
 
 
-def list_parts(folder: Path, *, may_lack: bool = False) -> list[Part]:
+def list_parts(folder: Place, *, may_lack: bool = False) -> list[Part]:
     """Parts in the order they were written, the journal last.
 
     A file that run.json lists must be there, unless the run `may_lack` one since whoever asks measures again.
     """
+    if isinstance(folder, S3Place):
+        return _list_remote(folder, may_lack=may_lack)
     journal, files = list(read_journal(folder)), list_files(folder)
     seals = read_seals(folder)
     for name in set(seals).difference(path.name for path in files):
@@ -95,9 +102,23 @@ def list_parts(folder: Path, *, may_lack: bool = False) -> list[Part]:
                 f"{folder / name} is missing, though {RUN_FILE} lists it. Restore it from a copy, or measure its "
                 f"cases again (of a campaign: gonogo run --resume --out {folder})"
             )
-    if seals and len(seals) == len(files) and not journal:
+    if seals and seals.keys() == {path.name for path in files} and not journal:
         return [Part(path, seals[path.name].rows, seal=seals[path.name]) for path in files]
     return compare_parts(folder, files, journal)
+
+
+def _list_remote(folder: S3Place, *, may_lack: bool) -> list[Part]:
+    """In a store: of a closed run what run.json lists, whatever else is there; of one that is added to, all."""
+    description = read_description(folder)
+    if CLAIM in description and not may_lack:
+        raise InputError(
+            f"{folder} is not closed: a campaign writes to it, or was cut off. Complete it: gonogo run --resume "
+            f"--out {folder}"
+        )
+    if description.get(PARTS) is None:
+        return compare_parts(folder, list_files(folder), ())
+    seals = [Seal.from_dict(found, folder / RUN_FILE) for found in description[PARTS]]
+    return [Part(folder / seal.name, seal.rows, seal=seal) for seal in seals]
 
 
 def read_seals(folder: Path) -> dict[str, Seal]:
@@ -109,28 +130,38 @@ def read_seals(folder: Path) -> dict[str, Seal]:
     return {seal.name: seal for seal in seals}
 
 
-def compare_parts(folder: Path, files: Sequence[Path], journal: Sequence[Row]) -> list[Part]:
+def compare_parts(folder: Place, files: Sequence[Place], journal: Sequence[Row]) -> list[Part]:
     """Files and a journal whose rows nobody has compared: each row counts where it stands first."""
-    sources = [(path, None) for path in files] + ([(folder / JOURNAL, journal)] if journal else [])
-    hashes = [hash_keys(_read_rows(path, rows, KEY, as_codes=KEY)) for path, rows in sources]
+    sources: list[tuple[Place, Sequence[Row] | None]] = [(path, None) for path in files]
+    sources += [(folder / JOURNAL, journal)] if journal else []
+    # Of a store, requests are waited for side by side.
+    with ThreadPoolExecutor(AT_ONCE if isinstance(folder, S3Place) else 1) as pool:
+        hashes = list(pool.map(lambda source: hash_keys(_read_rows(source[0], source[1], KEY, KEY)), sources))
     marks = mark_first(hashes, lambda at: join_key(_read_rows(sources[at][0], sources[at][1], KEY)))
     return [
         Part(path, int(counts.sum()), counts, rows) for (path, rows), counts in zip(sources, marks, strict=True)
     ]  # fmt: skip
 
 
-def list_files(folder: Path) -> list[Path]:
+def list_files(folder: Place) -> Sequence[Place]:
     """The Parquet files of a run, in the order they were written."""
+    if isinstance(folder, S3Place):
+        return [entry for entry in folder.list_below()[1] if fnmatchcase(entry.name, "part-*.parquet")]
     with name_damage(folder):  # glob would find nothing in a folder that cannot be read
         return sorted(path for path in folder.iterdir() if path.match("part-*.parquet"))
 
 
-def write_part(folder: Path, rows: Sequence[Row]) -> Path:
-    """Rows as the next Parquet file of a run, whole or not at all."""
+def encode_rows(rows: Sequence[Row]) -> bytes:
+    """Rows as a Parquet file."""
     schema, file = make_schema(), BytesIO()
     table = pa.table({name: [row.get(name) for row in rows] for name in schema.names}, schema=schema)
     pq.write_table(table, file, **choose_encoding(schema))
-    content = file.getvalue()
+    return file.getvalue()
+
+
+def write_part(folder: Path, rows: Sequence[Row]) -> Path:
+    """Rows as the next Parquet file of a run, whole or not at all."""
+    content = encode_rows(rows)
     path = folder / f"part-{count_next(folder):05d}-{zlib.crc32(content):08x}.parquet"
     write_atomically(path, content)
     return path
@@ -145,7 +176,7 @@ def choose_encoding(schema: pa.Schema) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def count_next(folder: Path) -> int:
+def count_next(folder: Place) -> int:
     """The number of the next file: behind the last, for one before it may have been deleted."""
     names = [PART_NAME.fullmatch(path.stem) for path in list_files(folder)]
     return 1 + max((int(name[1]) for name in names if name), default=-1)
@@ -177,7 +208,7 @@ def _make_fields(names: Sequence[str], as_codes: Sequence[str]) -> pa.Schema:
 
 
 def _read_rows(
-    path: Path, journal: Sequence[Row] | None, names: Sequence[str], as_codes: Sequence[str] = ()
+    path: Place, journal: Sequence[Row] | None, names: Sequence[str], as_codes: Sequence[str] = ()
 ) -> pa.Table:
     with name_damage(path):
         if journal is None:
@@ -200,7 +231,7 @@ def _conform(table: pa.Table, names: Sequence[str], as_codes: Sequence[str]) -> 
     return table
 
 
-def _read_file(path: Path, names: Sequence[str], as_codes: Sequence[str]) -> pa.Table:
+def _read_file(path: Place, names: Sequence[str], as_codes: Sequence[str]) -> pa.Table:
     content = path.read_bytes()
     check_name(path, content)
     with pq.ParquetFile(

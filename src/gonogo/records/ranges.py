@@ -1,25 +1,22 @@
-"""A file → some ranges of its bytes, each laid where it lies in the file."""
+"""A file or an object → some ranges of its bytes, each laid where it lies there."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from gonogo.records.places import Place, S3Place
 
 Bytes = npt.NDArray[np.uint8]
 
 
 class Ranges(Protocol):
     """A file that is open to be read here and there."""
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
 
     def fill(self, into: Bytes, ranges: Sequence[tuple[int, int]]) -> None:
         """Read from, and write to, the same places: first byte and end of each."""
@@ -30,11 +27,6 @@ class LocalRanges:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return os.fstat(self._handle).st_size
 
     def fill(self, into: Bytes, ranges: Sequence[tuple[int, int]]) -> None:
         """Read each range by itself: the system reads ahead."""
@@ -48,8 +40,11 @@ class LocalRanges:
 
 
 @contextmanager
-def open_ranges(path: Path) -> Iterator[Ranges]:
-    """Open a file for as long as it is read."""
+def open_ranges(path: Place) -> Iterator[Ranges]:
+    """Open a file for as long as it is read; an object needs no opening."""
+    if isinstance(path, S3Place):
+        yield path
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         yield LocalRanges(handle)

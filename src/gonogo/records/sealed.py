@@ -11,7 +11,6 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gonogo.errors import InputError
+from gonogo.records.places import Place
 from gonogo.records.ranges import Ranges, open_ranges
 from gonogo.records.schema import check_version
 
 CHANGED = "its bytes are not those that were written, by the checksum in"
 ENDING = 8
 """Bytes behind a Parquet file's metadata: their length, and PAR1."""
-PART_NAME = re.compile(r"part-(\d+)(?:-([0-9a-f]{8}))?")
-"""Of a file, less its ending: its number, and the CRC-32 of its bytes."""
+PART_NAME = re.compile(r"part-(\d+)(?:-[0-9a-f]{16})?(?:-([0-9a-f]{8}))?")
+"""Of a file, less its ending: its number; what tells writers apart, in a store; and the CRC-32 of its bytes."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,13 @@ class Seal:
     def from_dict(found: Any, path: object) -> Seal:
         """As it stands in run.json, checked."""
         kinds = {field.name: {"int": int, "str": str}[str(field.type)] for field in fields(Seal)}
-        if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != kinds:
+        is_sound = isinstance(found, dict) and {name: type(value) for name, value in found.items()} == kinds
+        if not is_sound or not PART_NAME.fullmatch(found["name"].removesuffix(".parquet")):
             raise InputError(f"{path} describes no run: its list of parts is damaged. Restore it from a copy")
         return Seal(**found)
 
 
-def seal_file(path: Path) -> Seal:
+def seal_file(path: Place) -> Seal:
     """Read a file once and note what is in it."""
     content = path.read_bytes()
     check_name(path, content)
@@ -68,7 +69,7 @@ def seal_file(path: Path) -> Seal:
     return Seal(path.name, metadata.num_rows, len(content), footer_bytes, footer, packed)
 
 
-def check_name(path: Path, content: bytes) -> None:
+def check_name(path: Place, content: bytes) -> None:
     """Refuse bytes that are not those that the file's name says, if it does."""
     name = PART_NAME.fullmatch(path.stem)
     if name and name[2] and int(name[2], 16) != zlib.crc32(content):
@@ -81,12 +82,10 @@ def read_metadata(content: bytes) -> pq.FileMetaData:
 
 
 def iterate_sealed(
-    path: Path, seal: Seal, names: Sequence[str], as_codes: Sequence[str], rows: int
+    path: Place, seal: Seal, names: Sequence[str], as_codes: Sequence[str], rows: int
 ) -> Iterator[pa.Table]:
     """The columns of `names` that there are, some row groups at a time: as many as have `rows`, or one."""
     with open_ranges(path) as file:
-        if file.size != seal.bytes:
-            raise ValueError(f"it has {file.size:,} bytes, and run.json says {seal.bytes:,}")
         metadata = _read_footer(file, seal)
         check_version((metadata.metadata or {}).get(b"gonogo_schema", b"?").decode(), path)
         columns = [at for at in range(metadata.num_columns) if metadata.schema.column(at).name in names]

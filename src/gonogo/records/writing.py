@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from gonogo.errors import InputError
+from gonogo.records.places import Place, S3Place
 
 LOCK = ".lock"
 """The file of a run directory that whoever writes to it has locked. It is empty, and stays behind."""
@@ -52,11 +53,15 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
+def lock_folder(folder: Place, *, wait: bool = False) -> Iterator[None]:
     """Be the only one to write to a run directory, made here if need be; refuse, or wait, where another does.
 
-    The operating system keeps the lock: a process that is killed leaves none behind.
+    The operating system keeps the lock: a process that is killed leaves none behind. A store has no locks and needs
+    none, for what its writers do is conditional.
     """
+    if isinstance(folder, S3Place):
+        yield
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)

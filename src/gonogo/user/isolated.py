@@ -35,6 +35,7 @@ from gonogo.words import find_contract, find_op, name_contract
 if TYPE_CHECKING:
     from gonogo.campaign import Allowance, Progress
     from gonogo.execution.told import Told
+    from gonogo.records.places import Place
     from gonogo.runners.pool import Pool
 
 MOST_ON_GPU = 4
@@ -97,7 +98,7 @@ def check_file(
     allowance: Allowance | None = None,
     suspects: Suspects = "rerun",
     only: str | None = None,
-    record: str | Path | None = None,
+    record: str | Place | None = None,
     report: Callable[[Progress], None] | None = None,
     pool: Pool | None = None,
     hidden: Sequence[str] = (),

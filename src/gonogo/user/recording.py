@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gonogo.schema import Record
@@ -17,13 +16,14 @@ from gonogo.user.kernels import CANDIDATE
 
 if TYPE_CHECKING:
     from gonogo.records import Appended
+    from gonogo.records.places import Place
 
 
 @dataclass(frozen=True)
 class Recorder:
     """A run directory that records can be added to."""
 
-    folder: Path
+    folder: Place
     environment: dict[str, Any]
 
     def append(self, records: Sequence[Record], label: str) -> Appended:
@@ -37,16 +37,17 @@ class Recorder:
         return append_records(self.folder, self.environment, labelled)
 
 
-def open_record(folder: str | Path, device: str, *, isolated: bool) -> Recorder:
+def open_record(folder: str | Place, device: str, *, isolated: bool) -> Recorder:
     """Refuse what cannot be added to, before anything runs."""
     from gonogo.execution.precision import FLAGS
     from gonogo.records import check_appendable
+    from gonogo.records.places import parse_place
     from gonogo.runners.environment import describe_environment
 
     environment = describe_environment(device)
     if not isolated:  # workers set torch's switches, a user's process has its own
         environment["torch_flags"] = {path: _read_flag(path) for path in FLAGS}
-    recorder = Recorder(Path(folder).absolute(), environment)
+    recorder = Recorder(parse_place(folder).absolute(), environment)
     check_appendable(recorder.folder, recorder.environment)
     return recorder
 

@@ -1,0 +1,123 @@
+"""Records → a run in an object store: `open.json` first, parts as they fill, and `run.json` last.
+
+open.json, created once, is a campaign's claim on the prefix. Every part has a name of its own and appears whole, so
+that no writer meets another. The run is closed by one conditional write of run.json, which lists its parts: a
+reader sees nothing before, and after it nothing but what is listed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from gonogo.errors import CampaignFailed, InputError
+from gonogo.records.closing import choose_dropped, choose_rewritten, merge_parts, seal_part
+from gonogo.records.description import CLAIM, OPEN_FILE, PARTS, RUN_FILE, format_description
+from gonogo.records.parts import Row, count_next, encode_rows, list_parts
+from gonogo.records.places import S3Place
+from gonogo.records.sealed import Seal
+
+UPLOAD_S = 30
+"""After so long rows are written though they fill no part: a campaign that is killed loses no more."""
+
+
+class RemoteRun:
+    """A run being written to a store."""
+
+    def __init__(self, folder: S3Place, description: dict[str, Any], *, part_rows: int) -> None:
+        self.folder = folder
+        self.part_rows = part_rows
+        self._rows: list[Row] = []
+        self._description = {name: value for name, value in description.items() if name not in (PARTS, CLAIM)}
+        self._claim()
+        self._number = count_next(folder)
+        self._uploaded = time.monotonic()
+
+    def _claim(self) -> None:
+        """Create open.json, or write it again when the campaign goes on."""
+        if (self.folder / RUN_FILE).exists():
+            raise InputError(f"{self.folder} is closed: nothing can be added to it. Choose another prefix")
+        content = format_description(self._description | {CLAIM: secrets.token_hex(8)})
+        path = self.folder / OPEN_FILE
+        if self._description.get("resumed"):
+            path.write(content)
+            return
+        try:
+            path.create(content)
+        except FileExistsError:
+            raise InputError(
+                f"{self.folder} is taken by another campaign, which runs or was cut off. Choose another prefix, or "
+                f"go on with that one: gonogo run --resume --out {self.folder}"
+            ) from None
+
+    def append_rows(self, rows: Sequence[Row]) -> None:
+        """Keep the rows of one case."""
+        self._rows.extend(rows)
+        if len(self._rows) >= self.part_rows or time.monotonic() - self._uploaded > UPLOAD_S:
+            with self._say_what_stops():
+                self._upload()
+
+    def suspend(self) -> None:
+        """Write what is left, and leave the run open: it can be resumed, and is not read before it is closed."""
+        with self._say_what_stops():
+            self._upload()
+
+    def close(self) -> None:
+        """Write what is left, merge, and list the parts in run.json."""
+        with self._say_what_stops():
+            self._upload()
+            parts = list_parts(self.folder, may_lack=True)
+            dropped = choose_dropped(parts)
+            seals = [seal_part(part.path) for part in parts if part not in dropped]
+            with TemporaryDirectory(prefix="gonogo-") as scratch:
+                for path, seal in merge_parts(Path(scratch), choose_rewritten(parts), self._number):
+                    _, number, checksum = path.stem.split("-")
+                    name = _name_part(int(number), int(checksum, 16))
+                    (self.folder / name).write(path)
+                    path.unlink()
+                    seals.append(replace(seal, name=name))
+        self._publish(seals)
+        for part in dropped:
+            with suppress(InputError):  # the run is whole without: what is not listed is not read
+                part.path.unlink(missing_ok=True)
+
+    def _publish(self, seals: Sequence[Seal]) -> None:
+        description = self._description | {PARTS: [seal.to_dict() for seal in seals]}
+        with self._say_what_stops():
+            try:
+                (self.folder / RUN_FILE).create(format_description(description))
+            except FileExistsError:
+                raise CampaignFailed(
+                    f"{self.folder} was closed by another writer meanwhile: its {RUN_FILE} stands, and what this "
+                    "campaign added since is not in it. Record to a prefix of its own"
+                ) from None
+
+    def _upload(self) -> None:
+        if self._rows:
+            content = encode_rows(self._rows)
+            (self.folder / _name_part(self._number, zlib.crc32(content))).write(content)
+            self._rows, self._number = [], self._number + 1
+        self._uploaded = time.monotonic()
+
+    @contextmanager
+    def _say_what_stops(self) -> Iterator[None]:
+        """Around writing: a store that fails in the middle of a campaign."""
+        try:
+            yield
+        except (InputError, OSError) as error:
+            raise CampaignFailed(
+                f"{str(error).removesuffix('.')}. What was recorded there stays; go on: gonogo run --resume --out "
+                f"{self.folder}"
+            ) from None
+
+
+def _name_part(number: int, checksum: int) -> str:
+    """A name that no other writer gives."""
+    return f"part-{number:05d}-{secrets.token_hex(8)}-{checksum:08x}.parquet"
