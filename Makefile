@@ -71,7 +71,7 @@ screenshots: .venv/.installed .venv/.browser report
 .venv/.installed: $(SOURCES)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "gonogo needs Python 3.11 or later"'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,test,lint,report,docs,serve,atlas,ray]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,test,lint,report,docs,serve,atlas,ray,s3]'
 	touch $@
 
 clean:
