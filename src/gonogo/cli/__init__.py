@@ -28,6 +28,7 @@ from gonogo.cli.reproduce import reproduce
 from gonogo.cli.run import run
 from gonogo.cli.serve import serve
 from gonogo.cli.show import show
+from gonogo.cli.sketch import sketch
 from gonogo.errors import GonogoError, InputError
 
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -70,7 +71,7 @@ def cli() -> None:
     """
 
 
-for command in (atlas, audit, calibrate, check, demo, evaluate, ops, report, reproduce, run, serve, show):
+for command in (atlas, audit, calibrate, check, demo, evaluate, ops, report, reproduce, run, serve, show, sketch):
     cli.add_command(command)
 
 

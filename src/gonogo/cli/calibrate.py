@@ -31,6 +31,7 @@ from gonogo.words import find_words
 
 if TYPE_CHECKING:
     from gonogo.evaluate.score import Method
+    from gonogo.evaluate.sketch import OpenSketch
     from gonogo.limits import Limit
     from gonogo.records import StreamedRuns
     from gonogo.records.places import Place
@@ -91,11 +92,12 @@ def calibrate(
     view: View,
     as_json: bool,
 ) -> None:
-    """Make limits from the controls of RUNS (run directories, or folders of them).
+    """Make limits from the controls of RUNS (run directories, folders of them, s3://…, or sketches).
 
     They are merged into the lock file: limits that RUNS say nothing of stay as they are, and every change is named.
     """
     from gonogo.evaluate.score import Method
+    from gonogo.evaluate.sketch import open_sketches
     from gonogo.limits import GAUGES
     from gonogo.limits.rules import rule, rule_names
     from gonogo.records import find_distinct_runs, open_runs
@@ -110,11 +112,14 @@ def calibrate(
     if fail_on:
         find_words("change", fail_on, KINDS)
     method = Method("", gauge, rule(rule_name, **_parse_parameters(parameter)))
-    find_distinct_runs(runs)  # says what is none, or counts twice, before a folder is made
+    sketched = open_sketches(runs)
+    if sketched is None:
+        find_distinct_runs(runs)  # says what is none, or counts twice, before a folder is made
     if old is None:
         prepare_file(out)
     standing, provenance = _read(old or out, replace=replace) if old or out.exists() else ([], {})
-    source = open_runs(runs, wanted={"absolute", gauge})  # the one tells where a format overflows
+    # The largest absolute error tells where a format overflows.
+    source = open_runs(runs, wanted={"absolute", gauge}) if sketched is None else sketched
     made = _make_limits(source, method, ops)
     if old is not None:
         after = made.limits if replace else merge_limits(standing, made.limits).limits
@@ -140,10 +145,11 @@ class _Made:
     """Limits that would let errors pass that are no rounding."""
 
 
-def _make_limits(source: StreamedRuns, method: Method, ops: tuple[str, ...]) -> _Made:
+def _make_limits(source: StreamedRuns | OpenSketch, method: Method, ops: tuple[str, ...]) -> _Made:
     from gonogo.evaluate.score import calibrate_with_universal
+    from gonogo.evaluate.sketch import OpenSketch
 
-    made = calibrate_with_universal(source, method)
+    made = source.calibrate(method) if isinstance(source, OpenSketch) else calibrate_with_universal(source, method)
     check_recorded("op", ops, source.names["op"])  # all are known by now
     made = [limit for limit in made if not ops or limit.op in ops]
     for limit in made:
@@ -183,7 +189,9 @@ def _merge(standing: list[Limit], fresh: list[Limit], out: Path, *, replace: boo
     return merge
 
 
-def _make_provenance(merge: LockMerge, provenance: Provenance, source: StreamedRuns, out: Path) -> Provenance:
+def _make_provenance(
+    merge: LockMerge, provenance: Provenance, source: StreamedRuns | OpenSketch, out: Path
+) -> Provenance:
     """Of this calibration; of earlier ones what their limits that are kept still need."""
     from gonogo._version import __version__
 

@@ -16,6 +16,7 @@ from gonogo.errors import InputError
 from gonogo.words import find_dtypes, find_words
 
 if TYPE_CHECKING:
+    from gonogo.evaluate import Evaluation
     from gonogo.records import StreamedRuns
     from gonogo.records.places import Place
     from gonogo.table import Table
@@ -80,9 +81,10 @@ def evaluate(
     view: View,
     as_json: bool,
 ) -> None:
-    """Score gonogo's limits, the paper's rule and the field's policies on RUNS, or folders of runs."""
+    """Score gonogo's limits, the paper's rule and the field's policies on RUNS, folders of runs, or sketches."""
     from gonogo.evaluate.folds import HOLDOUTS
     from gonogo.evaluate.score import default_methods, list_needed
+    from gonogo.evaluate.sketch import open_sketches
     from gonogo.records import find_runs, open_runs
     from gonogo.records.columns import EVERYTHING
 
@@ -108,6 +110,15 @@ def evaluate(
         raise InputError(f"--drift compares two sets of runs, and takes no third: leave out {runs[0]}")
     if drift and (tables or sweep or every_method):
         raise InputError("--drift has a table of its own: leave out --tables, --sweep and --every-method")
+    sketched = open_sketches(runs)
+    if sketched is not None:
+        if ops or dtypes or distributions or every_method or tables or sweep or holdout != "run":
+            raise InputError(
+                "a sketch is evaluated held out by folds of runs, and as a whole: leave out --holdout, --op, "
+                "--dtype, --distribution, --every-method, --tables and --sweep, or name runs"
+            )
+        _print_evaluation(sketched.evaluate(), [], view, as_json)
+        return
     find_runs([*runs, *(drift or ())])  # all of them, before any is read
     if drift:
         _print_drift(load((drift[0],)), load((drift[1],)), fail_on is not None, view, as_json)
@@ -140,6 +151,10 @@ def _print_scores(
         ]
     if sweep:
         more.append(make_sweep(source, holdout))
+    _print_evaluation(evaluation, more, view, as_json)
+
+
+def _print_evaluation(evaluation: Evaluation, more: list[Table], view: View, as_json: bool) -> None:
     if as_json:
         extra = {"tables": {table.title: table.to_dicts() for table in more}} if more else {}
         print_json(evaluation.to_dict() | {"schema": EVALUATION_SCHEMA} | extra)

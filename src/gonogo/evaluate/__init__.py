@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,8 @@ class Evaluation:
     """Rows that no score counts, by reason."""
     by_length: tuple[LengthCount, ...] = ()
     """Empty where lengths were not loaded."""
+    told: str = ""
+    """What else is to be said of the scores."""
 
     @property
     def how(self) -> str:
@@ -73,7 +75,7 @@ class Evaluation:
         note = (
             f"{self.records:,} records of {len(self.runs)} runs on {machines}. Recall of all faulty cases, "
             f"of those whose bits differ from the control's, of the manifest ones (signal ≥ {MANIFEST:g}). "
-            f"Flagged are suspect and no-go. {_tell_suspects(self.scores)}"
+            f"Flagged are suspect and no-go. {self.told or _tell_suspects(self.scores)}"
         )
         essential = ("method", "false positives", "at most (95 %)", "differing", "manifest flagged")
         return Table(f"All methods, {self.how}", columns, lines, note + _tell_left_out(self.left_out), essential)
@@ -164,7 +166,7 @@ def evaluate_by(
     scores = tally_rows(source, strata, [judge], list_policies(), {*NEEDED, *needed}, watch)
     return Evaluation(
         judge.gathered.holdout.name, len(source), tuple(source.devices), tuple(source.runs), tuple(scores),
-        {reason: left_out[reason] for reason in _list_reasons() if left_out[reason]}, count_lengths(scores),
+        order_reasons(left_out), count_lengths(scores),
     )  # fmt: skip
 
 
@@ -173,9 +175,13 @@ UNDER_TEST, NOT_FINITE, OVERFLOWED = (
 )  # fmt: skip
 
 
-def _list_reasons() -> list[str]:
-    return [UNDER_TEST, NOT_FINITE, OVERFLOWED,
-            *(_tell_reason(role, outcome) for outcome in OUTCOMES for role in ("control", "faulty"))]  # fmt: skip
+def order_reasons(left_out: Mapping[str, int]) -> dict[str, int]:
+    """Reasons that hold for some rows, in an order that does not depend on these."""
+    known = [
+        UNDER_TEST, NOT_FINITE, OVERFLOWED,
+        *(_tell_reason(role, outcome) for outcome in OUTCOMES for role in ("control", "faulty")),
+    ]  # fmt: skip
+    return {reason: left_out[reason] for reason in known if left_out.get(reason)}
 
 
 def _tell_reason(role: str, outcome: str) -> str:

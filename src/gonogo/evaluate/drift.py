@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gonogo.evaluate.readings import Gathered, gather
+from gonogo.evaluate.readings import Gathered, SortedGroup, gather
 from gonogo.evaluate.score import Method, make_limits
 from gonogo.records import Source
 from gonogo.table import Share, Table
@@ -56,10 +56,7 @@ def find_drift(before: Gathered, after: Gathered, method: Method) -> list[Drift]
     old, new = (_list_groups(side, method) for side in (before, after))
     drifts = []
     for name, limit in sorted(limits.items()):
-        was, now = (
-            side.readings[method.kind].fetch(groups.get(name, np.empty(0, np.int64)), side.everywhere)
-            for side, groups in ((before, old), (after, new))
-        )
+        was, now = (_take(side, method, groups.get(name)) for side, groups in ((before, old), (after, new)))
         if now.size:
             above = int((now > limit.value).sum())
             group = tuple(filter(None, name))
@@ -70,6 +67,12 @@ def find_drift(before: Gathered, after: Gathered, method: Method) -> list[Drift]
 def gather_for_drift(source: Source, method: Method) -> Gathered:
     """All readings of the controls of some runs: a median takes them all."""
     return gather(source, {method.kind: True})
+
+
+def _take(side: Gathered, method: Method, cells: npt.NDArray[np.int64] | None) -> npt.NDArray[np.float64]:
+    group = side.readings[method.kind].group(np.empty(0, np.int64) if cells is None else cells)
+    assert isinstance(group, SortedGroup)
+    return group.take(side.everywhere)
 
 
 def _list_groups(side: Gathered, method: Method) -> dict[tuple[str, ...], npt.NDArray[np.int64]]:

@@ -12,13 +12,14 @@ import threading
 import weakref
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gonogo.errors import InputError
 from gonogo.evaluate.cells import Cells, CellTable
-from gonogo.evaluate.folds import Fold, Holdout
+from gonogo.evaluate.folds import Fold, Holdout, Keys
 from gonogo.evaluate.rows import Mask, Rows
 from gonogo.records import Columns, Source
 
@@ -99,31 +100,104 @@ class Readings:
         """Have room for all cells and keys, also those without a reading."""
         self._grow((max(cells, self.counts.shape[0]), max(keys, self.counts.shape[1])))
 
-    def sum_up(self, cells: Numbers, keys: Mask) -> tuple[int, float]:
-        """How many readings there are of some cells and keys, and the largest."""
-        counts = self.counts[cells][:, keys]
-        return int(counts.sum()), float(self.largest[cells][:, keys].max(initial=0.0))
+    def group(self, cells: Numbers) -> Group:
+        """The readings of some cells, by key."""
+        counts, largest = self.counts[cells].sum(0), self.largest[cells].max(0, initial=0.0)
+        if self._file is None:
+            return Group(counts, largest)
+        values, keys = self._fetch(cells)
+        order = np.argsort(values, kind="stable")
+        by_key = np.argsort(keys[order], kind="stable").astype(np.int64)  # places in the order, key by key
+        return SortedGroup(counts, largest, values[order], by_key, np.cumsum([0, *counts]))
 
-    def fetch(self, cells: Numbers, keys: Mask) -> npt.NDArray[np.float64]:
-        """The readings of some cells and keys."""
+    def _fetch(self, cells: Numbers) -> tuple[Floats, Keys]:
+        """The readings of some cells, and their keys."""
         assert self._file is not None
-        found = [np.empty(0, VALUE)]
+        values, keys = [np.empty(0, VALUE)], [np.empty(0, KEY)]
         with self._lock:
             for place, starts in self._blocks:
                 for cell in cells[cells < len(starts) - 1].tolist():
-                    start, end = int(starts[cell]), int(starts[cell + 1])
+                    start, end, rows = int(starts[cell]), int(starts[cell + 1]), int(starts[-1])
                     if start < end:
-                        found.append(self._read(place, int(starts[-1]), start, end, keys))
-        return np.concatenate(found).astype(np.float64)
+                        values.append(self._read(VALUE, place, start, end))
+                        keys.append(self._read(KEY, place + rows * VALUE.itemsize, start, end))
+        return np.concatenate(values), np.concatenate(keys)
 
-    def _read(self, place: int, rows: int, start: int, end: int, keys: Mask) -> npt.NDArray[np.float32]:
+    def _read(self, kind: np.dtype[Any], place: int, start: int, end: int) -> npt.NDArray[Any]:
         assert self._file is not None
-        self._file.seek(place + start * VALUE.itemsize)
-        values = np.frombuffer(self._file.read((end - start) * VALUE.itemsize), VALUE)
-        if keys.all():
-            return values
-        self._file.seek(place + rows * VALUE.itemsize + start * KEY.itemsize)
-        return values[keys[np.frombuffer(self._file.read((end - start) * KEY.itemsize), KEY)]]
+        self._file.seek(place + start * kind.itemsize)
+        return np.frombuffer(self._file.read((end - start) * kind.itemsize), kind)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Readings of some cells: how many of each key, and the largest."""
+
+    counts: Numbers
+    largests: Floats
+
+    def of_keys(self, keys: Mask) -> OfKeys:
+        """Those of some keys."""
+        return OfKeys(self, keys, int(self.counts[keys].sum()), float(self.largests[keys].max(initial=0.0)))
+
+    def pick(self, keys: Mask, rank: int) -> float:
+        """The reading of a rank among those of some keys: of others than the largest nothing is known."""
+        assert rank == self.counts[keys].sum() - 1
+        return float(self.largests[keys].max())
+
+    def count_above(self, keys: Mask, value: float) -> int:
+        """How many of some keys are above a value: none, for a rule that looks at the largest alone."""
+        assert self.largests[keys].max(initial=0.0) <= value
+        return 0
+
+
+@dataclass(frozen=True)
+class SortedGroup(Group):
+    """All of them, sorted once: whatever a fold leaves out, the rest has its ranks without another sort."""
+
+    values: Floats
+    by_key: Numbers
+    """Places among the sorted ones, key by key."""
+    starts: Numbers
+
+    def _find_left_out(self, keys: Mask) -> Numbers:
+        """Places of what is of no such key, in order."""
+        places = [self.by_key[self.starts[key] : self.starts[key + 1]] for key in np.flatnonzero(~keys)]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *places]))
+
+    def pick(self, keys: Mask, rank: int) -> float:
+        """The reading of a rank among those of some keys."""
+        left_out = self._find_left_out(keys)
+        before = np.searchsorted(left_out - np.arange(len(left_out)), rank, side="right")
+        return float(self.values[rank + before])
+
+    def count_above(self, keys: Mask, value: float) -> int:
+        """How many of some keys are above a value."""
+        first = int(np.searchsorted(self.values, value, side="right"))
+        left_out = self._find_left_out(keys)
+        return len(self.values) - first - int((left_out >= first).sum())
+
+    def take(self, keys: Mask) -> npt.NDArray[np.float64]:
+        """The readings of some keys."""
+        return np.delete(self.values, self._find_left_out(keys)).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class OfKeys:
+    """Readings of some cells and keys, as limits are made from them."""
+
+    group: Group
+    keys: Mask
+    count: int
+    largest: float
+
+    def pick(self, rank: int) -> float:
+        """The one of a rank, 0 for the smallest."""
+        return self.group.pick(self.keys, rank)
+
+    def count_above(self, value: float) -> int:
+        """How many are larger."""
+        return self.group.count_above(self.keys, value)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ fold. Neither keeps rows, so memory is the same for a thousand of them and for a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,13 +16,13 @@ import numpy.typing as npt
 
 from gonogo.errors import TooFewCases
 from gonogo.evaluate.beside_controls import NEEDED, CaseErrors
-from gonogo.evaluate.cells import Cells, CellTable
+from gonogo.evaluate.cells import Cells
 from gonogo.evaluate.folds import NOBODY
-from gonogo.evaluate.readings import Gathered, Kind, Readings, gather
+from gonogo.evaluate.readings import Gathered, Group, Kind, OfKeys, gather
 from gonogo.evaluate.rows import Mask, Rows
 from gonogo.evaluate.strata import Strata
 from gonogo.evaluate.tally import UNJUDGED, Decisions, Score, Tally
-from gonogo.limits import DTYPE_FREE, EVERY_OP, Limit, make_limit, make_limit_of_largest
+from gonogo.limits import DTYPE_FREE, EVERY_OP, GroupOfReadings, Limit, make_limit
 from gonogo.limits.rules import Rule, rule, rule_names
 from gonogo.records import Columns, Source
 from gonogo.verdict.judge import NO_GO, decide
@@ -52,6 +53,11 @@ class Method:
     def kind(self) -> Kind:
         """Of its readings."""
         return Kind(self.gauge, self.passing_only)
+
+    def is_vacuous(self, op: str, contract: str, value: float) -> bool:
+        """Whether a limit of this value lets errors pass that are no rounding."""
+        limit = Limit(op, contract, None, None, self.gauge, self.rule.name, value=value)
+        return not np.isnan(value) and limit.is_vacuous
 
 
 def default_methods(holdout: str = "run") -> list[Method]:
@@ -120,7 +126,7 @@ class Judge:
     ) -> Judge:
         """Go through the controls of some runs, and make the limits of every fold."""
         gathered = gather(source, list_kinds(methods), holdout, numbering=numbering)
-        limits = [_find_limits(gathered, method, across=holdout == "implementation") for method in methods]
+        limits = [find_limits(gathered, method, across=holdout == "implementation") for method in methods]
         return cls(gathered, methods, limits, gathered.number_folds())
 
     @property
@@ -161,13 +167,14 @@ Policy = Callable[[Block], Decisions]
 def tally_rows(
     source: Source, strata: Strata, judges: Sequence[Judge] = (), policies: Sequence[tuple[Score, Policy]] = (),
     needed: Collection[str] = (), watch: Callable[[Block], None] = lambda block: None,
+    numbering: Cells | None = None,
 ) -> list[Score]:  # fmt: skip
     """Go through all rows once, and count by strata what every method of every judge, and every policy, says.
 
     All judges have one numbering of cells. `watch` sees every block, with what is `needed` beside.
     """
-    numbering = judges[0].gathered.numbering if judges else Cells()
-    assert all(judge.gathered.numbering is numbering for judge in judges)
+    cells = judges[0].gathered.numbering if judges else Cells() if numbering is None else numbering
+    assert all(judge.gathered.numbering is cells for judge in judges)
 
     scores = [Score(method.name, method.gauge, method.rule.name) for judge in judges for method in judge.methods]
     scores += [score for score, _ in policies]
@@ -182,7 +189,7 @@ def tally_rows(
         yield from ((policy(block), None) for _, policy in policies)
 
     def count(columns: Columns) -> None:
-        block = Block(Rows(columns), numbering.number(columns))
+        block = Block(Rows(columns), cells.number(columns))
         watch(block)
         counts.add(strata.number(block.rows, block.cells), decide_all(block))
 
@@ -217,73 +224,109 @@ def score_methods(
     return tally_rows(source, open_strata(source, dimensions), [Judge.train(source, holdout, methods)])
 
 
-def _find_limits(gathered: Gathered, method: Method, *, across: bool) -> npt.NDArray[np.float64]:
+def find_limits(gathered: Gathered, method: Method, *, across: bool = False) -> npt.NDArray[np.float64]:
     """The limit of each fold and cell; NaN where there is none."""
     groups, names = gathered.cells.group(method.rule, method.gauge, across_kernels=across)
     limits = np.full((len(gathered.folds) + 1, len(gathered.cells)), np.nan)
-    readings = gathered.readings[method.kind]
     keys = gathered.holdout.find_keys_of_cells(gathered.cells)
-    for number, fold in enumerate(gathered.folds, start=1):
-        spare: dict[str, float] = {}
-        judged = np.unique(groups if keys is None else groups[fold.judge[keys]])
-        for group in judged.tolist():
-            op, contract, *_ = names[group]
-            here = np.flatnonzero(groups == group)
-            value = _find_value(method, gathered.cells, readings, contract, here, fold.calibrate)
-            if method.otherwise is not None and _is_vacuous(method, op, contract, value):
-                if contract not in spare:
-                    spare[contract] = _find_spare(gathered, method, contract, fold.calibrate)
-                value = spare[contract]
-            limits[number, here if keys is None else here[fold.judge[keys[here]]]] = value
+    spares = Spares(gathered, method)
+
+    def fill(group: int) -> None:
+        op, contract, *_ = names[group]
+        cells = np.flatnonzero(groups == group)
+        pool = Pooled.open(gathered, method, contract, cells)
+        for number, fold in enumerate(gathered.folds, start=1):
+            here = cells if keys is None else cells[fold.judge[keys[cells]]]
+            if here.size:
+                value = pool.find_value(fold.calibrate)
+                is_vacuous = method.otherwise is not None and method.is_vacuous(op, contract, value)
+                limits[number, here] = spares.find_value(contract, number) if is_vacuous else value
+
+    with ThreadPoolExecutor() as pool:  # most of the time goes into sorting, which leaves the interpreter free
+        list(pool.map(fill, range(len(names))))
     return limits
 
 
-def _find_spare(gathered: Gathered, method: Method, contract: str, keys: Mask) -> float:
-    """The limit for all ops of a contract."""
-    assert method.otherwise is not None
-    instead = replace(method, rule=method.otherwise)
-    groups, names = gathered.cells.group(instead.rule, instead.gauge)
-    here = np.flatnonzero(groups == [name[1] for name in names].index(contract))
-    return _find_value(instead, gathered.cells, gathered.readings[method.kind], contract, here, keys)
+@dataclass(frozen=True)
+class Pooled:
+    """The readings that one limit is made from: of one group, or for all ops op by op."""
+
+    method: Method
+    contract: str
+    by_op: Sequence[Group]
+
+    @classmethod
+    def open(cls, gathered: Gathered, method: Method, contract: str, cells: Numbers) -> Pooled:
+        """Of some cells."""
+        readings, ops = gathered.readings[method.kind], gathered.cells.codes["op"][cells]
+        if method.rule.pools != "contract":
+            return cls(method, contract, [readings.group(cells)])
+        return cls(method, contract, [readings.group(cells[ops == op]) for op in np.unique(ops)])
+
+    def find_value(self, keys: Mask) -> float:
+        """A limit's value alone, NaN where there is none: what a limit is worth takes longer to find."""
+        try:
+            readings = self.of_keys(keys)
+            return self.method.rule.limit_at(readings.count, readings.pick)
+        except TooFewCases:
+            return np.nan
+
+    def of_keys(self, keys: Mask) -> GroupOfReadings:
+        """What a limit is made from, of some keys; nothing where a limit for all ops has too few of them.
+
+        It is made without an op whose own would be vacuous: a wrong control would loosen it for all.
+        """
+        if self.method.rule.pools != "contract":
+            return self.by_op[0].of_keys(keys)
+        return OfOps(
+            [readings for readings in (group.of_keys(keys) for group in self.by_op) if self._takes(readings)]
+        )
+
+    def _takes(self, readings: OfKeys) -> bool:
+        if not readings.count:
+            return False
+        value = self.method.rule.limit_at(readings.count, readings.pick)
+        return not self.method.is_vacuous(EVERY_OP, self.contract, value)
 
 
-def _is_vacuous(method: Method, op: str, contract: str, value: float) -> bool:
-    if np.isnan(value):
-        return False
-    return Limit(op, contract, None, None, method.gauge, method.rule.name, value=value).is_vacuous
+@dataclass(frozen=True)
+class OfOps:
+    """Readings of several ops, of which the largest counts."""
+
+    ops: Sequence[OfKeys]
+
+    @property
+    def count(self) -> int:
+        """How many; none, where they are of too few ops."""
+        return sum(op.count for op in self.ops) if len(self.ops) >= FEWEST_OPS else 0
+
+    @property
+    def largest(self) -> float:
+        """Of all ops."""
+        return max((op.largest for op in self.ops), default=0.0)
+
+    def pick(self, rank: int) -> float:
+        """The largest: a rule for all ops looks at no other."""
+        assert rank == self.count - 1
+        return self.largest
+
+    def count_above(self, value: float) -> int:
+        """How many are larger."""
+        return sum(op.count_above(value) for op in self.ops)
 
 
-def _find_value(
-    method: Method, cells: CellTable, readings: Readings, contract: str, members: Numbers, keys: Mask
-) -> float:
-    """A limit's value alone, NaN where there is none: what a limit is worth takes longer to find."""
-    try:
-        if not method.rule.looks_at_largest:
-            return method.rule.limit(readings.fetch(members, keys))
-        count, largest = _sum_up(method, cells, readings, contract, members, keys)[:2]
-        return method.rule.limit_of_largest(largest, count)
-    except TooFewCases:
-        return np.nan
+class Spares:
+    """By contract and fold, the limit for all ops: what a group is held to that would have a vacuous one."""
 
+    def __init__(self, gathered: Gathered, method: Method) -> None:
+        self._gathered, self._method = gathered, replace(method, rule=method.otherwise or method.rule)
 
-def _sum_up(
-    method: Method, cells: CellTable, readings: Readings, contract: str, members: Numbers, keys: Mask
-) -> tuple[int, float, int]:
-    """How many readings one limit is made from, the largest, and of how many ops; none where these are too few.
-
-    A limit for all ops is made without an op whose own would be vacuous: a wrong control would loosen it for all.
-    """
-    if method.rule.pools != "contract":
-        return *readings.sum_up(members, keys), 1
-    ops = cells.codes["op"][members]
-    by_op = [readings.sum_up(members[ops == op], keys) for op in np.unique(ops)]
-    kept = [
-        (count, largest) for count, largest in by_op
-        if count and not _is_vacuous(method, EVERY_OP, contract, method.rule.limit_of_largest(largest, count))
-    ]  # fmt: skip
-    if len(kept) < FEWEST_OPS:
-        return 0, 0.0, 0
-    return sum(count for count, _ in kept), max(largest for _, largest in kept), len(kept)
+    def find_value(self, contract: str, fold: int) -> float:
+        """NaN where there is none."""
+        groups, names = self._gathered.cells.group(self._method.rule, self._method.gauge)
+        cells = np.flatnonzero(groups == [name[1] for name in names].index(contract))
+        pool = Pooled.open(self._gathered, self._method, contract, cells)
+        return pool.find_value(self._gathered.folds[fold - 1].calibrate)
 
 
 def calibrate(source: Source, method: Method) -> list[Limit]:
@@ -293,20 +336,18 @@ def calibrate(source: Source, method: Method) -> list[Limit]:
 
 def make_limits(gathered: Gathered, method: Method, runs: Sequence[str]) -> list[Limit]:
     """The limits of all groups that there are readings of, by name."""
-    cells, readings, keys = gathered.cells, gathered.readings[method.kind], gathered.everywhere
-    groups, names = cells.group(method.rule, method.gauge)
+    keys, counts = gathered.everywhere, gathered.readings[method.kind].counts
+    groups, names = gathered.cells.group(method.rule, method.gauge)
     limits = []
-    for group in np.unique(groups[readings.counts[:, keys].sum(1) > 0]):
+    for group in np.unique(groups[counts[:, keys].sum(1) > 0]):
         op, contract, kernel, dtype = names[group]
-        members = np.flatnonzero(groups == group)
-        name = {"op": op, "contract": contract, "kernel": kernel or None, "dtype": dtype or None, "runs": runs}
+        readings = Pooled.open(gathered, method, contract, np.flatnonzero(groups == group)).of_keys(keys)
+        made_from = f"{len(readings.ops)} ops" if isinstance(readings, OfOps) else kernel or None
         try:
-            if method.rule.looks_at_largest:
-                count, largest, ops = _sum_up(method, cells, readings, contract, members, keys)
-                name |= {"kernel": f"{ops} ops"} if op == EVERY_OP else {}
-                limits.append(make_limit_of_largest(method.rule, method.gauge, largest, count, **name))
-            else:
-                limits.append(make_limit(method.rule, method.gauge, readings.fetch(members, keys), **name))
+            limits.append(make_limit(
+                method.rule, method.gauge, readings,
+                op=op, contract=contract, kernel=made_from, dtype=dtype or None, runs=runs,
+            ))  # fmt: skip
         except TooFewCases:
             continue
     return sorted(limits, key=lambda limit: (limit.op, limit.contract, limit.kernel or "", limit.dtype or ""))
@@ -314,8 +355,12 @@ def make_limits(gathered: Gathered, method: Method, runs: Sequence[str]) -> list
 
 def calibrate_with_universal(source: Source, method: Method) -> list[Limit]:
     """The limits of a method, and beside those of the rule `pooled` one for all ops of each contract."""
-    gathered = gather(source, list_kinds([method]))
-    limits = make_limits(gathered, method, source.runs)
+    return make_all_limits(gather(source, list_kinds([method])), method, source.runs)
+
+
+def make_all_limits(gathered: Gathered, method: Method, runs: Sequence[str]) -> list[Limit]:
+    """The same from what is gathered."""
+    limits = make_limits(gathered, method, runs)
     if method.rule.name == "pooled" and method.gauge in DTYPE_FREE:
-        limits += make_limits(gathered, replace(method, rule=rule("universal")), source.runs)
+        limits += make_limits(gathered, replace(method, rule=rule("universal")), runs)
     return limits

@@ -33,7 +33,9 @@ EDGES = (0, 64, 300, 1_100)
 LENGTHS = (
     f"< {EDGES[1]}", *(f"{low:,} to {high - 1:,}" for low, high in pairwise(EDGES[1:])), f"{EDGES[-1]:,} or more"
 )  # fmt: skip
-SIZES = {"bin": 4, "class": CLASSES, "length": len(EDGES), "beside": 3, "distribution": 64}
+FOLDS = 16
+"""Groups of runs that a sketch tells apart."""
+SIZES = {"fold": FOLDS, "bin": 4, "class": CLASSES, "length": len(EDGES), "beside": 3, "distribution": 64}
 """How many codes each dimension has at most; cells, which go on and on, come first, and devices are known."""
 
 
@@ -81,12 +83,14 @@ class Strata:
     """Numbers of strata, given as rows of them come; blocks of rows may come from several threads."""
 
     def __init__(
-        self, dimensions: Sequence[str], *, errors: CaseErrors | None = None, devices: Sequence[str] = ()
-    ) -> None:
+        self, dimensions: Sequence[str], *, errors: CaseErrors | None = None, devices: Sequence[str] = (),
+        folds: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         self.dimensions = tuple(sorted(dimensions, key=lambda name: (name != "cell", name)))
         self._errors = errors
         self.devices = sorted(set(devices))
         self._device_of_run = np.array([self.devices.index(device) for device in devices], np.int16)
+        self._fold_of_run = np.array(folds, np.int16)
         self._sizes = SIZES | {"device": max(len(self.devices), 1)}
         self._number_of = np.full(0, -1, np.int32)
         self._keys: list[int] = []
@@ -139,6 +143,8 @@ class Strata:
             return columns.codes["distribution"] + np.int16(1)
         if name == "device":
             return self._device_of_run[columns.run]
+        if name == "fold":
+            return self._fold_of_run[columns.run]
         assert name == "beside"
         assert self._errors is not None
         return self._errors.classify(rows)

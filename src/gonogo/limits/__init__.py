@@ -4,16 +4,16 @@ from gonogo.limits.limit import (
     DTYPE_FREE,
     EVERY_OP,
     GAUGES,
+    GroupOfReadings,
     Limit,
     make_limit,
-    make_limit_of_largest,
 )
 
 __all__ = [
     "DTYPE_FREE",
     "EVERY_OP",
     "GAUGES",
+    "GroupOfReadings",
     "Limit",
     "make_limit",
-    "make_limit_of_largest",
 ]

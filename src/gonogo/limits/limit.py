@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -62,25 +63,60 @@ class Limit:
         return self.value * get_format(accumulate).unit_roundoff > VACUOUS
 
 
+class GroupOfReadings(Protocol):
+    """Readings of one group, however they are kept."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+
+    @property
+    def largest(self) -> float:
+        """0 where there is none."""
+
+    def pick(self, rank: int) -> float:
+        """The one of a rank, 0 for the smallest."""
+
+    def count_above(self, value: float) -> int:
+        """How many are larger."""
+
+
+@dataclass(frozen=True)
+class ReadingsAtHand:
+    """Readings of one group, in memory."""
+
+    values: npt.NDArray[np.float64]
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.values)
+
+    @property
+    def largest(self) -> float:
+        """0 where there is none."""
+        return float(self.values.max(initial=0.0))
+
+    def pick(self, rank: int) -> float:
+        """The one of a rank, 0 for the smallest."""
+        return float(np.partition(self.values, rank)[rank])
+
+    def count_above(self, value: float) -> int:
+        """How many are larger."""
+        return int((self.values > value).sum())
+
+
 def make_limit(
-    rule: Rule, gauge: str, readings: npt.NDArray[np.float64], *,
+    rule: Rule, gauge: str, readings: GroupOfReadings | npt.NDArray[np.float64], *,
     op: str, contract: str, kernel: str | None = None, dtype: str | None = None, runs: Sequence[str] = (),
 ) -> Limit:  # fmt: skip
     """Apply a rule to the readings of one group."""
-    value = rule.limit(readings)
-    exceeding = int((readings > value).sum())
+    if isinstance(readings, np.ndarray):
+        value, readings = rule.limit(readings), ReadingsAtHand(readings)
+    else:
+        value = rule.limit_at(readings.count, readings.pick)
+    count, exceeding = readings.count, readings.count_above(value)
     return Limit(
-        op, contract, kernel, dtype, gauge, rule.name, dict(rule.parameters), value, len(readings), exceeding,
-        upper_bound(exceeding, len(readings)), tuple(runs), float(readings.max()) if len(readings) else None,
-    )  # fmt: skip
-
-
-def make_limit_of_largest(
-    rule: Rule, gauge: str, largest: float, count: int, *,
-    op: str, contract: str, kernel: str | None = None, dtype: str | None = None, runs: Sequence[str] = (),
-) -> Limit:  # fmt: skip
-    """The same from the largest of so many readings, for a rule that looks at no other: none is above its limit."""
-    return Limit(
-        op, contract, kernel, dtype, gauge, rule.name, dict(rule.parameters), rule.limit_of_largest(largest, count),
-        count, 0, upper_bound(0, count), tuple(runs), largest if count else None,
+        op, contract, kernel, dtype, gauge, rule.name, dict(rule.parameters), value, count, exceeding,
+        upper_bound(exceeding, count), tuple(runs), readings.largest if count else None,
     )  # fmt: skip

@@ -53,20 +53,13 @@ class Rule:
                 f"rule {self.name}: {refused.size:,} of {values.size:,} readings are negative or not "
                 f"finite, such as {float(np.sort(refused)[0])}. Leave out cases whose outcome is not ok"
             )
-        self._check_count(values.size)
-        return self._settle(_pick(values, self.find_rank(values.size)) if values.size else 0.0)
+        return self.limit_at(values.size, lambda rank: _pick(values, rank))
 
-    def limit_of_largest(self, largest: float, count: int) -> float:
-        """The same of so many readings, where the rule looks at the largest alone."""
-        assert self.looks_at_largest
-        self._check_count(count)
-        return self._settle(largest + 0.0 if count else 0.0)
-
-    def _check_count(self, count: int) -> None:
+    def limit_at(self, count: int, pick: Callable[[int], float]) -> float:
+        """The limit of so many readings, of which `pick` finds the one of a rank."""
         if count < self.needs:
             raise TooFewCases(self.name, count, self.needs, rate=self.parameters.get("rate"))
-
-    def _settle(self, reading: float) -> float:
+        reading = pick(self.find_rank(count)) + 0.0 if count else 0.0  # minus zero is zero
         limit = self.settle(reading)
         if not math.isfinite(limit):
             raise InputError(f"rule {self.name} gives the limit {limit} for a reading of {reading:g}")
@@ -74,9 +67,8 @@ class Rule:
 
 
 def _pick(values: NDArray[np.float64], rank: int) -> float:
-    """The value at a rank, without sorting the others; minus zero is zero."""
-    picked = values.max() if rank == values.size - 1 else np.partition(values, rank)[rank]
-    return float(picked) + 0.0
+    """The value at a rank, without sorting the others."""
+    return float(values.max() if rank == values.size - 1 else np.partition(values, rank)[rank])
 
 
 def check_parameter(rule: str, name: str, value: float, *, above: float, below: float = math.inf) -> float:

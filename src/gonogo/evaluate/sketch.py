@@ -1,0 +1,399 @@
+"""Runs → a sketch: counts that can be added to those of any other runs, of a size that records do not change.
+
+For more records than anybody wants to read again. Of each cell, bin of faults and fold of runs a sketch counts
+readings by the first 16 bits of their float32 pattern: sign, exponent and 7 bits of the mantissa. A reading taken
+from it is the upper end of such a step, so it is less than 2^-7 of itself too large and never too small. Exact are
+how many there are, the largest, every limit that is made from the largest, and what each policy says.
+
+Runs are dealt to 16 folds by their names, and a fold is held out at a time: of 10^5 runs none can be told apart.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gonogo.errors import InputError
+from gonogo.evaluate import Evaluation, count_left_out, order_reasons
+from gonogo.evaluate.cells import PARTS, Cells, CellTable
+from gonogo.evaluate.folds import Fold, Holdout
+from gonogo.evaluate.policies import NEEDED, list_policies
+from gonogo.evaluate.readings import Gathered, Group, Kind
+from gonogo.evaluate.rows import Mask
+from gonogo.evaluate.score import Block, Method, default_methods, find_limits, make_all_limits, tally_rows
+from gonogo.evaluate.strata import CONTROLS, FOLDS, Strata, StrataTable
+from gonogo.evaluate.tally import KINDS, UNJUDGED, Counts, Score
+from gonogo.limits import Limit
+from gonogo.records import Source
+from gonogo.records.places import Place
+from gonogo.verdict.judge import GO, NO_GO
+
+SUFFIX = ".sketch"
+SCHEMA = 1
+STEP_BITS = 16
+INFINITE = 0x7F80
+"""The step of an infinite reading: those of finite ones are below, and whatever else a row may have is above."""
+ABSENT, UNSOUND = 0x7FC0, 0x7FFF
+"""Of a row without a reading, and of one whose outcome is not ok: both are above every limit."""
+READ = (Kind("bound"), Kind("absolute"), Kind("absolute", passing_only=True))
+"""What the default methods are made from, and judged by."""
+KEYS = [*PARTS, "bin", "fold", "kind", "step"]
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Histogram:
+    """Rows by stratum and step; blocks of rows may come from several threads."""
+
+    def __init__(self) -> None:
+        self.keys: Numbers = np.empty(0, np.int64)
+        self.rows: Numbers = np.empty(0, np.int64)
+        self.largest: npt.NDArray[np.float32] = np.empty(0, np.float32)
+        """Of the finite readings of each stratum."""
+        self._lock = threading.Lock()
+
+    def add(self, strata: npt.NDArray[np.int32], readings: npt.NDArray[np.float32], sound: Mask) -> None:
+        """Take a block of rows."""
+        finite = sound & np.isfinite(readings)
+        keys, rows = np.unique(
+            strata.astype(np.int64) << STEP_BITS | find_steps(readings, sound), return_counts=True
+        )
+        largest = np.zeros(int(strata.max(initial=-1)) + 1, np.float32)
+        np.maximum.at(largest, strata[finite], readings[finite])
+        with self._lock:
+            both, place = np.unique(np.concatenate([self.keys, keys]), return_inverse=True)
+            total = np.zeros(len(both), np.int64)
+            np.add.at(total, place, np.concatenate([self.rows, rows]))
+            self.keys, self.rows = both, total
+            longer = max(len(largest), len(self.largest))
+            self.largest = np.maximum(
+                np.pad(self.largest, (0, longer - len(self.largest))), np.pad(largest, (0, longer - len(largest)))
+            )
+
+
+def find_steps(readings: npt.NDArray[np.float32], sound: Mask) -> Numbers:
+    """The step of every row's reading."""
+    steps = (np.ascontiguousarray(readings, np.float32).view(np.uint32) >> np.uint32(STEP_BITS)).astype(np.int64)
+    steps[np.isnan(readings)] = ABSENT
+    steps[readings == 0] = 0  # minus zero, too
+    steps[~sound] = UNSOUND
+    return steps
+
+
+def find_upper_end(step: int) -> float:
+    """The largest reading of a step."""
+    return float(np.array([((step + 1) << STEP_BITS) - 1], np.uint32).view(np.float32)[0])
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Counts of some runs."""
+
+    table: pa.Table
+    """KEYS, rows, and of controls' readings the largest."""
+    records: int
+    runs: dict[str, str]
+    """Names, and the device of each."""
+    left_out: dict[str, int]
+
+    @classmethod
+    def make(cls, source: Source) -> Sketch:
+        """Go through some runs once."""
+        strata = Strata(("cell", "bin", "fold"), folds=[zlib.crc32(run.encode()) % FOLDS for run in source.runs])
+        numbering, histograms = Cells(), {kind: Histogram() for kind in READ}
+        left_out: dict[str, int] = {}
+        lock = threading.Lock()
+
+        def look(block: Block) -> None:
+            numbers = strata.number(block.rows, block.cells)
+            for kind, histogram in histograms.items():
+                counted = numbers >= 0
+                if kind.passing_only:  # what limits are made from, and nothing is judged by
+                    counted = block.rows.calibrating & (block.columns.exceeds["current"] != 1)
+                readings = block.columns.readings[kind.gauge]
+                histogram.add(numbers[counted], readings[counted], block.rows.sound[counted])
+            with lock:
+                for reason, count in count_left_out(block.rows).items():
+                    left_out[reason] = left_out.get(reason, 0) + count
+
+        scores = tally_rows(source, strata, policies=list_policies(), needed={*NEEDED, "bound"}, watch=look,
+                            numbering=numbering)  # fmt: skip
+        described = _Described(strata.close(), numbering.close(source.names))
+        tables = [described.tell_histogram(kind, histogram) for kind, histogram in histograms.items()]
+        tables += [described.tell_score(score) for score in scores]
+        runs = dict(zip(source.runs, source.devices, strict=True))
+        return cls(pa.concat_tables(tables), len(source), runs, order_reasons(left_out))
+
+    @classmethod
+    def merge(cls, sketches: Sequence[Sketch]) -> Sketch:
+        """What one sketch of all their runs would be."""
+        runs: dict[str, str] = {}
+        left_out: dict[str, int] = {}
+        for sketch in sketches:
+            for run in runs.keys() & sketch.runs.keys():
+                raise InputError(
+                    f"run {run} is in two of these sketches: its rows would count twice. Leave one out"
+                )
+            runs |= sketch.runs
+            for reason, count in sketch.left_out.items():
+                left_out[reason] = left_out.get(reason, 0) + count
+        added = pa.concat_tables([sketch.table for sketch in sketches])
+        grouped = added.group_by(KEYS).aggregate([("rows", "sum"), ("largest", "max")])
+        table = grouped.select([*KEYS, "rows_sum", "largest_max"]).rename_columns([*KEYS, "rows", "largest"])
+        return cls(table, sum(sketch.records for sketch in sketches), runs, order_reasons(left_out))
+
+    def write(self, path: Path) -> None:
+        """As one Parquet file."""
+        facts = {"records": self.records, "runs": self.runs, "left_out": self.left_out}
+        told = json.dumps(facts | {"schema": SCHEMA}).encode()
+        table = self.table.replace_schema_metadata({"gonogo_sketch": told})
+        pq.write_table(table, path, compression="zstd", use_dictionary=[*PARTS, "kind"])
+
+    @classmethod
+    def read(cls, path: Path) -> Sketch:
+        """What `write` has written; anything else is refused."""
+        try:
+            table = pq.read_table(path)
+            facts = json.loads((table.schema.metadata or {})[b"gonogo_sketch"])
+            if facts["schema"] != SCHEMA:
+                raise InputError(f"{path} is a sketch of schema {facts['schema']}, and this gonogo reads {SCHEMA}")
+            plain = table.select([*KEYS, "rows", "largest"]).replace_schema_metadata(None)
+            return cls(plain, int(facts["records"]), dict(facts["runs"]), dict(facts["left_out"]))
+        except FileNotFoundError:
+            raise InputError(f"there is no sketch {path}. Make one with: gonogo sketch RUNS -o {path}") from None
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+            raise InputError(
+                f"{path} is not a sketch: {str(error).splitlines()[0]}. Make one with: gonogo sketch RUNS"
+            ) from None
+
+
+def split_sketches(paths: Sequence[Place]) -> tuple[list[Path], list[Place]]:
+    """Those that are files of sketches, by their names, and the others."""
+    sketches = [path for path in paths if isinstance(path, Path) and path.suffix == SUFFIX]
+    return sketches, [path for path in paths if path not in sketches]
+
+
+def read_sketches(files: Sequence[Path]) -> list[Sketch]:
+    """Each of them; refuse one that is named twice."""
+    for file in files:
+        if files.count(file) > 1:
+            raise InputError(f"sketch {file} is given twice: its rows would count twice. Name it once")
+    return [Sketch.read(file) for file in files]
+
+
+def open_sketches(paths: Sequence[Place]) -> OpenSketch | None:
+    """Sketches as one; None where runs are given. Both together are refused: gonogo sketch makes one of both."""
+    files, others = split_sketches(paths)
+    if not files:
+        return None
+    if others:
+        raise InputError(
+            f"{files[0]} is a sketch, and {others[0]} is not. Make one of both: gonogo sketch … -o all{SUFFIX}"
+        )
+    return OpenSketch(Sketch.merge(read_sketches(files)))
+
+
+@dataclass(frozen=True)
+class _Described:
+    """Strata by names, as they stand in a sketch."""
+
+    strata: StrataTable
+    cells: CellTable
+
+    def tell_histogram(self, kind: Kind, histogram: Histogram) -> pa.Table:
+        strata, steps = histogram.keys >> STEP_BITS, histogram.keys & ((1 << STEP_BITS) - 1)
+        # In the row of the last step that has a finite reading of the stratum: merging takes the larger.
+        largest = np.full(len(strata), np.nan, np.float32)
+        finite = np.flatnonzero(steps < INFINITE)
+        last = finite[np.r_[strata[finite][1:] != strata[finite][:-1], True]] if len(finite) else finite
+        largest[last] = histogram.largest[strata[last]]
+        return self._make_table(strata, _name_kind(kind), steps, histogram.rows, largest)
+
+    def tell_score(self, score: Score) -> pa.Table:
+        strata, decisions = np.nonzero(score.counts)
+        rows = score.counts[strata, decisions]
+        nothing = np.full(len(strata), np.nan, np.float32)
+        return self._make_table(strata, f"policy {score.name}", decisions, rows, nothing)
+
+    def _make_table(
+        self, strata: Numbers, kind: str, steps: Numbers, rows: Numbers, largest: npt.NDArray[np.float32]
+    ) -> pa.Table:
+        cells = self.strata.codes["cell"][strata]
+        columns: dict[str, Any] = {}
+        for name in PARTS:
+            words = [self.cells.name(name, cell) for cell in range(len(self.cells))]
+            columns[name] = pa.array(words, pa.string()).take(pa.array(cells))
+        columns["bin"] = pa.array(self.strata.codes["bin"][strata].astype(np.int8))
+        columns["fold"] = pa.array(self.strata.codes["fold"][strata].astype(np.int8))
+        columns["kind"] = pa.array([kind], pa.string()).take(pa.array(np.zeros(len(strata), np.int64)))
+        columns["step"] = pa.array(steps.astype(np.int32))
+        columns["rows"] = pa.array(rows.astype(np.int64))
+        columns["largest"] = pa.array(largest, from_pandas=True)
+        return pa.table(columns)
+
+
+def _name_kind(kind: Kind) -> str:
+    return f"{kind.gauge} passing" if kind.passing_only else kind.gauge
+
+
+@dataclass(frozen=True)
+class SketchedGroup(Group):
+    """Readings of some cells, by key and step."""
+
+    steps: Numbers
+    """Those that occur, ascending."""
+    rows: Numbers
+    """Of each key and step."""
+
+    def pick(self, keys: Mask, rank: int) -> float:
+        """The upper end of the step that the reading of a rank is in; the largest is exact."""
+        ends = np.cumsum(self.rows[keys].sum(0))
+        largest = float(self.largests[keys].max(initial=0.0))
+        step = int(self.steps[np.searchsorted(ends, rank, side="right")])
+        return largest if rank == ends[-1] - 1 or not step else min(find_upper_end(step), largest)
+
+    def count_above(self, keys: Mask, value: float) -> int:
+        """How many are of a higher step: those of the step itself are held to be within."""
+        limit = find_steps(np.array([value], np.float32), np.array([True]))[0]
+        return int(self.rows[keys][:, self.steps > limit].sum())
+
+
+class SketchedReadings:
+    """Readings of one kind that limits are made from."""
+
+    def __init__(
+        self, cells: Numbers, keys: Numbers, steps: Numbers, rows: Numbers, largest: Any, count: int
+    ) -> None:
+        self._cells, self._keys, self._steps, self._rows, self._largest = cells, keys, steps, rows, largest
+        self.counts = np.zeros((count, FOLDS), np.int64)
+        np.add.at(self.counts, (cells, keys), rows)
+
+    def group(self, cells: Numbers) -> Group:
+        """The readings of some cells, by key."""
+        here = np.isin(self._cells, cells)
+        steps, place = np.unique(self._steps[here], return_inverse=True)
+        rows = np.zeros((FOLDS, len(steps)), np.int64)
+        np.add.at(rows, (self._keys[here], place), self._rows[here])
+        largest = np.zeros(FOLDS, np.float32)
+        np.fmax.at(largest, self._keys[here], self._largest[here])
+        return SketchedGroup(self.counts[cells].sum(0), largest, steps, rows)
+
+
+class OpenSketch:
+    """A sketch whose cells are numbered, to calibrate from and to judge."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch = sketch
+        columns = {name: sketch.table[name].combine_chunks() for name in sketch.table.column_names}
+        names: dict[str, list[str]] = {}
+        codes = []
+        for name in PARTS:
+            encoded = columns[name].dictionary_encode()
+            words = encoded.dictionary.to_pylist()
+            names[name] = [word for word in words if word]
+            known = {word: at for at, word in enumerate(names[name])}
+            codes.append(np.array([known.get(word, -1) for word in words], np.int16)[encoded.indices.to_numpy()])
+        distinct, self._cell = np.unique(np.stack(codes), axis=1, return_inverse=True)
+        self._cell = self._cell.ravel()
+        self.cells = CellTable(dict(zip(PARTS, distinct, strict=True)), names)
+        self._kind = np.asarray(columns["kind"].to_pylist())
+        self._bin, self._fold, self._step, self._rows = (
+            columns[name].to_numpy().astype(np.int64) for name in ("bin", "fold", "step", "rows")
+        )
+        self._largest = columns["largest"].to_numpy(zero_copy_only=False)
+
+    def __len__(self) -> int:
+        return self.sketch.records
+
+    @property
+    def runs(self) -> list[str]:
+        """Their names."""
+        return list(self.sketch.runs)
+
+    @property
+    def devices(self) -> list[str]:
+        """Of each run."""
+        return list(self.sketch.runs.values())
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """What the codes of cells stand for."""
+        return self.cells.names
+
+    def gather(self, *, held_out: bool) -> Gathered:
+        """What limits are made from: by folds of runs, or in-sample."""
+        readings = {kind: self._open_readings(kind) for kind in READ}
+        every = np.ones(FOLDS, bool)
+        there = np.flatnonzero(readings[READ[0]].counts.sum(0))
+        folds = [Fold(f"fold {key}", ~(at := np.arange(FOLDS) == key), at) for key in there] if held_out else []
+        if held_out and len(folds) < 2:
+            raise InputError("hold-out by folds of runs needs runs in two of 16: these are too few")
+        holdout = Holdout("run" if held_out else "none", (), ())
+        rows = int(readings[READ[0]].counts.sum())
+        return Gathered(holdout, Cells(), self.cells, readings, folds, FOLDS, rows, every)  # type: ignore[arg-type]
+
+    def _open_readings(self, kind: Kind) -> SketchedReadings:
+        here = (self._kind == _name_kind(kind)) & (self._bin == CONTROLS) & (self._step < INFINITE)
+        cells, keys, steps, rows = (values[here] for values in (self._cell, self._fold, self._step, self._rows))
+        return SketchedReadings(cells, keys, steps, rows, self._largest[here], len(self.cells))
+
+    @cached_property
+    def _strata(self) -> tuple[StrataTable, Numbers]:
+        """Cell, bin and fold of each stratum, and the stratum of each row of the sketch."""
+        stacked = np.stack([self._cell, self._bin, self._fold])
+        distinct, place = np.unique(stacked, axis=1, return_inverse=True)
+        return StrataTable(dict(zip(("cell", "bin", "fold"), distinct, strict=True))), place.ravel()
+
+    def evaluate(self) -> Evaluation:
+        """Score the default methods, held out by folds of runs, and every policy."""
+        gathered = self.gather(held_out=True)
+        scores = [self._score_method(gathered, method) for method in default_methods()]
+        for score, _ in list_policies():
+            score.count(self._strata[0], self._count_policy(score.name))
+            scores.append(score)
+        sketch = self.sketch
+        return Evaluation(
+            "folds of runs", sketch.records, tuple(self.devices), tuple(self.runs), tuple(scores), sketch.left_out,
+            told="From a sketch: of what gonogo flags, suspect and no-go are not told apart. ",
+        )  # fmt: skip
+
+    def calibrate(self, method: Method) -> list[Limit]:
+        """The limits of a method, and beside those of the rule `pooled` one for all ops of each contract."""
+        if method.kind not in READ:
+            known = ", ".join(dict.fromkeys(kind.gauge for kind in READ))
+            raise InputError(f"a sketch has readings in {known}, and none in {method.gauge}. Calibrate from runs")
+        return make_all_limits(self.gather(held_out=False), method, self.runs)
+
+    def _score_method(self, gathered: Gathered, method: Method) -> Score:
+        strata, stratum = self._strata
+        limits = find_limits(gathered, method)
+        fold_of_key = gathered.number_folds()
+        here = np.flatnonzero(self._kind == _name_kind(replace(method.kind, passing_only=False)))
+        limit = limits[fold_of_key[self._fold[here]], self._cell[here]]
+        unsound = self._step[here] == UNSOUND
+        steps = find_steps(limit.astype(np.float32), np.ones(len(here), bool))
+        above = unsound | (self._step[here] > steps)
+        decisions = np.where(np.isnan(limit) & ~unsound, UNJUDGED, np.where(above, NO_GO, GO))
+        counts: Counts = np.zeros((len(strata), KINDS), np.int64)
+        np.add.at(counts, (stratum[here], decisions + 1), self._rows[here])
+        score = Score(method.name, method.gauge, method.rule.name)
+        score.count(strata, counts)
+        return score
+
+    def _count_policy(self, name: str) -> Counts:
+        strata, stratum = self._strata
+        here = np.flatnonzero(self._kind == f"policy {name}")
+        counts: Counts = np.zeros((len(strata), KINDS), np.int64)
+        np.add.at(counts, (stratum[here], self._step[here]), self._rows[here])
+        return counts
