@@ -88,9 +88,9 @@ def run_on_each_kind(
     plan = plan or next(iter(plans.values()))
     kinds = {_name_folder(kind): kind for kind in engine.list_kinds(plan.device)}
     if gone := [name for name in begun if name not in kinds]:
-        there = ", ".join(kinds) or "none"
         raise InputError(
-            f"{folder} has runs of {', '.join(gone)}; the kinds there are now: {there}. Bring them back"
+            f"{folder} has runs of {', '.join(gone)}, of which there is no node now; there are "
+            f"{', '.join(kinds) or 'none'}. Bring such a node back, or move these runs elsewhere"
         )
     if len(kinds) < len(engine.list_kinds(plan.device)):
         raise InputError(f"kinds {', '.join(engine.list_kinds(plan.device))}: two of them would share a folder")
@@ -130,8 +130,9 @@ def _follow(campaigns: Mapping[str, Steps], device: str, report: Report | None) 
                 if step is None:
                     del running[name]
                     continue
+                is_news = step.outcomes != (progress[name].outcomes if name in progress else {})
                 progress[name] = step
-                if report is not None:
+                if report is not None and is_news:
                     report(_add_up(progress))
     return progress
 
@@ -159,12 +160,15 @@ def _run_new(plan: Plan, folder: Place, engine: Engine, order: Order) -> Steps:
 def _resume(plan: Plan, folder: Place, engine: Engine, order: Order) -> Steps:
     read_description(folder)  # says what is no run, before a lock is laid there
     with lock_folder(folder):
-        description = read_description(folder)
+        description, done = read_description(folder), read_done(folder)
         recorded = description.get("environment") or {}
+        start = Progress(len(done), plan.count_rows(), {})
         engine.find_device(plan.device)
+        if start.rows == start.total:  # killed as it ended, maybe: no worker is needed to end it
+            with _open_directory(plan, folder, description):
+                yield start
+            return
         with closing(engine.hire(replace(order, kind=order.kind or recorded.get("kind")))) as crew:
-            done = read_done(folder)
-            start = Progress(len(done), plan.count_rows(), {})
             yield start
             environment = crew.describe()
             _check_kind(folder, recorded, environment)
@@ -209,10 +213,7 @@ def _record(
     start: Progress,
 ) -> Steps:
     """Have a crew run what is not done, and keep it."""
-    try:
-        directory = RunDirectory(folder, description | {"plan": plan.to_dict()})
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror}") from None
+    directory = _open_directory(plan, folder, description)
     rows_done, outcomes = start.rows, Counter[str]()
     with directory, closing(crew):  # no worker is left when the last part is written
         for records in crew.run(plan.jobs(done)):
@@ -221,3 +222,10 @@ def _record(
                 rows_done += len(records)
                 outcomes.update(record.outcome for record in records)
             yield Progress(rows_done, start.total, dict(outcomes))
+
+
+def _open_directory(plan: Plan, folder: Place, description: dict[str, Any]) -> RunDirectory:
+    try:
+        return RunDirectory(folder, description | {"plan": plan.to_dict()})
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror}") from None

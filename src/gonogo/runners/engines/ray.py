@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -25,12 +26,16 @@ ADDRESS = "RAY_ADDRESS"
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
 }
-"""Read when Ray is imported or a cluster is started: it tells nobody of its use, and no user of its doings."""
+"""Read when Ray is imported: it tells nobody of its use, and prints nothing where gonogo prints what was found."""
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """By this, whatever its name says, a cluster is reached from its own machine alone; also read on import."""
 STORE_BYTES = 2**27
 """For objects of a cluster of our own: what goes to and fro is small."""
+KNOCK_S = 10.0
+TOLD_LENGTH = 300
+"""Of what Ray says of a failure: its messages go on for pages."""
 KINDS = ("gonogo_kind:", "accelerator_type:")
 """What begins the name of a resource that names a node's kind; the first counts more."""
 
@@ -58,14 +63,23 @@ def _connect(address: str) -> RayEngine:
     import ray
 
     try:
+        _knock(address)
         with _keep_signals():
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        why = " ".join(str(error).split())
+    except (OSError, RuntimeError, ValueError) as error:
+        why = " ".join(str(error).split())[:TOLD_LENGTH].rstrip(".")
         raise InputError(
-            f"address {address}: no cluster of this Ray is reached there: {why[:300]}. Start one: ray start --head"
+            f"address {address}: no cluster of Ray {ray.__version__} is reached there: {why}. "
+            "Start one: ray start --head"
         ) from None
     return RayEngine(is_ours=True)
+
+
+def _knock(address: str) -> None:
+    """Raise where nobody listens: Ray would try again for minutes, and cannot be interrupted."""
+    host, colon, port = address.rpartition(":")
+    if colon:  # else it is "auto", which Ray looks up
+        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
 
 
 def _start_own() -> RayEngine:
@@ -84,8 +98,8 @@ def _start_own() -> RayEngine:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, ConnectionError | RuntimeError | OSError):
-            why = " ".join(str(error).split())
-            raise CampaignFailed(f"Ray does not start on this machine: {why[:300]}. Use --engine local") from None
+            why = " ".join(str(error).split())[:TOLD_LENGTH].rstrip(".")
+            raise CampaignFailed(f"Ray does not start on this machine: {why}. Use --engine local") from None
         raise
     return RayEngine(is_ours=True, folder=folder)
 
