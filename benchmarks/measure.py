@@ -61,7 +61,7 @@ def bench_cpu(table: Table, log2_n: int) -> None:
             repeats=9,
             cuda=False,
         )
-        add_ratio(table, f"measure {name}, CPU, 2^{log2_n}, 2 threads", times, "same", "allclose", 0.25)
+        add_ratio(table, f"measure {name}, CPU, 2^{log2_n}, 2 threads", times, "same", "allclose", 0.12)
         add_ratio(
             table,
             f"measure {name} against float64, CPU, 2^{log2_n}",
