@@ -108,7 +108,7 @@ def test_memory_of_readings_does_not_hold_rows() -> None:
     assert few._file is None
 
 
-@given(st.floats(0, 3e38, width=32))
+@given(st.floats(0, float(np.finfo(np.float32).max), width=32))
 def test_steps_round_up_by_less_than_two_to_minus_seven(reading: float) -> None:
     (step,) = find_steps(np.array([reading], np.float32), np.array([True]))
     end = find_upper_end(int(step))

@@ -108,28 +108,31 @@ class Strata:
 
     def number(self, rows: Rows, cells: Numbers) -> Numbers:
         """The stratum of each row that a score counts; −1 for all others."""
-        counted = np.flatnonzero(rows.counted)
-        keys = cells[counted].astype(np.int64) if "cell" in self.dimensions else np.zeros(len(counted), np.int64)
+        keys = cells.astype(np.int64) if "cell" in self.dimensions else np.zeros(len(cells), np.int32)
         for name in self.dimensions:
             if name != "cell":
                 keys *= self._sizes[name]
-                keys += self._find_codes(name, rows)[counted]
-        numbers = np.full(len(rows.columns), -1, np.int32)
-        numbers[counted] = self._look_up(keys)
-        return numbers
+                keys += self._find_codes(name, rows)
+        keys[~rows.counted] = -1  # takes the last, which stands for none
+        return self._look_up(keys)
 
-    def _look_up(self, keys: npt.NDArray[np.int64]) -> Numbers:
-        most = int(keys.max(initial=-1)) + 1
+    def _look_up(self, keys: npt.NDArray[np.int64] | npt.NDArray[np.int32]) -> Numbers:
         with self._lock:
+            most = int(keys.max(initial=-1)) + 2
             if most > len(self._number_of):
                 self._number_of = np.pad(self._number_of, (0, most - len(self._number_of)), constant_values=-1)
-            numbers = self._number_of[keys]
-            if (numbers < 0).any():
-                fresh = np.unique(keys[numbers < 0])
-                self._number_of[fresh] = np.arange(len(self._keys), len(self._keys) + len(fresh))
-                self._keys += fresh.tolist()
-                numbers = self._number_of[keys]
-        return numbers
+            table = self._number_of
+        numbers = table[keys]
+        unknown = (numbers < 0) & (keys >= 0)
+        if not unknown.any():
+            return numbers
+        with self._lock:  # meanwhile some may have become known, and the table another
+            fresh = np.unique(keys[unknown])
+            fresh = fresh[self._number_of[fresh] < 0]
+            self._number_of = self._number_of.copy()
+            self._number_of[fresh] = np.arange(len(self._keys), len(self._keys) + len(fresh))
+            self._keys += fresh.tolist()
+            return self._number_of[keys]
 
     def _find_codes(self, name: str, rows: Rows) -> Codes | npt.NDArray[np.int16]:
         columns = rows.columns
