@@ -58,7 +58,7 @@ class Part:
 
     def read(self, names: Sequence[str], *, as_codes: Sequence[str] = ()) -> pa.Table:
         """Columns of the rows that count; of text those in `as_codes` as a dictionary and numbers."""
-        tables = list(self.iterate(names, as_codes=as_codes, rows=max(self.rows, 1)))
+        tables = list(self.iterate(names, as_codes=as_codes))
         return pa.concat_tables(tables) if tables else _make_fields(names, as_codes).empty_table()
 
     def iterate(

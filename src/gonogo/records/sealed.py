@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -18,11 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gonogo.errors import InputError
-from gonogo.records.places import Place
-from gonogo.records.ranges import Ranges, open_ranges
+from gonogo.records.places import Place, S3Place
+from gonogo.records.ranges import Bytes, Ranges, open_ranges
 from gonogo.records.schema import check_version
 
 CHANGED = "its bytes are not those that were written, by the checksum in"
+Fetched = tuple[list[int], Bytes]
+"""Row groups, and a file of which nothing but their columns is filled."""
 ENDING = 8
 """Bytes behind a Parquet file's metadata: their length, and PAR1."""
 PART_NAME = re.compile(r"part-(\d+)(?:-[0-9a-f]{16})?(?:-([0-9a-f]{8}))?")
@@ -90,7 +93,8 @@ def iterate_sealed(
         check_version((metadata.metadata or {}).get(b"gonogo_schema", b"?").decode(), path)
         columns = [at for at in range(metadata.num_columns) if metadata.schema.column(at).name in names]
         checksums = np.frombuffer(base64.b64decode(seal.chunks), "<u4").reshape(-1, metadata.num_columns)
-        for groups in _gather_groups(metadata, rows):
+
+        def fetch(groups: list[int]) -> Fetched:
             # As long as the file, so that offsets hold; memory is taken only by what is filled.
             sparse = np.empty(seal.bytes, np.uint8)
             chunks = _list_chunks(metadata, groups, columns)
@@ -98,11 +102,32 @@ def iterate_sealed(
             for place, start, end in chunks:
                 if zlib.crc32(sparse[start:end].data) != checksums[place]:
                     raise ValueError(f"{CHANGED} run.json")
+            return groups, sparse
+
+        for groups, sparse in _look_ahead(fetch, _gather_groups(metadata, rows), is_far=isinstance(path, S3Place)):
             with pq.ParquetFile(
                 pa.BufferReader(sparse), metadata=metadata, read_dictionary=list(as_codes)
             ) as parquet:
                 wanted = [metadata.schema.column(at).name for at in columns]
                 yield parquet.read_row_groups(groups, wanted, use_threads=False)
+
+
+def _look_ahead(
+    fetch: Callable[[list[int]], Fetched], batches: Iterator[list[int]], *, is_far: bool
+) -> Iterator[Fetched]:
+    """What is fetched for each batch, one by one; from far away the next while this one is looked at."""
+    if not is_far:
+        yield from map(fetch, batches)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        coming: Future[Fetched] | None = None
+        for batch in batches:
+            following = pool.submit(fetch, batch)
+            if coming is not None:
+                yield coming.result()
+            coming = following
+        if coming is not None:
+            yield coming.result()
 
 
 def _read_footer(file: Ranges, seal: Seal) -> pq.FileMetaData:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from obstore.store import S3Config
 
 SCHEME = "s3://"
-GAP_BYTES = 2**16
-"""Ranges nearer to each other than this are fetched by one request."""
+GAP_BYTES = 2**20
+"""Ranges nearer to each other than this are fetched by one request: it costs less than to ask again."""
 CONFLICTS = 5
 """How often a store may answer that two writes met, before that counts as a failure."""
 
