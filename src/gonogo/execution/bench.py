@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,9 @@ class Bench:
     unrepeated: int = 0
     """Of many calls there on the same arguments, those that gave something else."""
     strays: int = 0
-    """Elements that the last kernel wrote outside of what it had allocated."""
+    """Elements that the last kernel, run by a guest, wrote outside of what it had allocated."""
+    guards: list[tuple[torch.Tensor, int]] = field(default_factory=list)
+    """Memory around what the last kernel run here had allocated, and what it holds unless it was written."""
 
     @property
     def op(self) -> Op:
@@ -72,7 +75,8 @@ class Bench:
         """Expected values and scales for a contract, leaf by leaf, computed once."""
         if contract not in self.by_contract:
             try:
-                with flags.keep():
+                # The reference itself is traced with known switches; only a nest is asked for its dtypes before.
+                with flags.keep() if self.op.is_nest else nullcontext():
                     self.by_contract[contract] = self._make_references(contract)
             except BadArguments:
                 raise
@@ -95,9 +99,8 @@ class Bench:
         return reference
 
     def output(self, kernel: str) -> torch.Tensor | None:
-        """What a kernel of such an op gave; None where that cannot be measured."""
-        leaves = self.outputs.get(kernel)
-        return None if leaves is None else next(iter(leaves.values()))
+        """What a kernel of such an op gave, as it is judged; None where that cannot be measured."""
+        return None if self.outputs.get(kernel) is None else self.judged[kernel][0].output
 
     def restore_inputs(self) -> None:
         """Make them anew, after a kernel that may have written to them."""
@@ -123,8 +126,7 @@ def prepare(
     All of that is done before any kernel is announced: what a reference takes is not to be counted as a kernel's.
     """
     call = call or make_call(job.case, job.device, job.op)
-    # The copies are in memory of their own; the layout stays with the inputs.
-    bench = Bench(job, call, call.map(lambda path, x: x.contiguous().clone()), announce, keep_error, guests=guests)
+    bench = Bench(job, call, copy_call(call), announce, keep_error, guests=guests)
     bench.outputs |= dict.fromkeys(job.gave_nothing)
     contracts = [kernel.contract_for(job.case.dtype) for kernel in job.kernels]
     others = [] if job.bounds_only else [Contract()]  # what a policy and the framework's own op are held against
@@ -134,3 +136,8 @@ def prepare(
             for reference in references:
                 reference.sequential_scale  # noqa: B018  computed once it is asked for
     return bench
+
+
+def copy_call(call: Call) -> Call:
+    """The same arguments in memory of their own, contiguous: the layout stays with the inputs."""
+    return call.map(lambda path, x: x.contiguous() if not x.is_contiguous() else x.clone())

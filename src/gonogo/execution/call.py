@@ -36,13 +36,13 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
 
     The first is a copy: a kernel may hand out the same memory again. The second is what the kernel returned.
     """
-    bench.strays = 0
+    bench.strays, bench.guards = 0, []
     held = list_state(function) if isinstance(function, torch.nn.Module) else {}
     form = make_form(kernel, bench, held)
-    first = _call(function, form, bench, 0)
+    first = _call(function, form, bench, 0, timed=False)
     copied = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
     synchronize(bench.job.device)
-    again = _call(function, form, bench, 1)
+    again = _call(function, form, bench, 1, timed=True)
     return copied, again.leaves, again.elapsed_s
 
 
@@ -63,15 +63,15 @@ def _has_tensors(call: Call, name: str) -> bool:
     return any(path == name or path.startswith(f"{name}.") for path, _ in call.tensors)
 
 
-def _call(function: Callable[..., Any], form: Form, bench: Bench, number: int) -> Once:
+def _call(function: Callable[..., Any], form: Form, bench: Bench, number: int, *, timed: bool) -> Once:
     def draw_cotangent(path: str, leaf: torch.Tensor) -> torch.Tensor:
         return make_cotangent(bench.job.case.id, path, leaf, str(leaf.dtype).removeprefix("torch."))
 
     try:
-        once = call_once(function, form, bench.call, bench.pristine, number, draw_cotangent)
+        once = call_once(function, form, bench.call, bench.pristine, number, draw_cotangent, timed=timed)
     except UnknownArgument as error:
         raise BadArguments(str(error)) from None
-    bench.strays += once.strays
+    bench.guards += once.guards
     bench.changed = restore_state(function, bench.op)
     bench.aliases = once.aliases
     return once

@@ -14,9 +14,10 @@ from gonogo.errors import BadArguments, BadKernelFile, BadModule, CampaignFailed
 from gonogo.execution.bench import Bench, prepare
 from gonogo.execution.call import Leaves, call_twice
 from gonogo.execution.error_map import map_errors
-from gonogo.execution.functions import open_kernel
+from gonogo.execution.functions import load_function, open_kernel
 from gonogo.execution.job import OWN, Job, describe
 from gonogo.execution.judging import judge_leaves, read_leaves, settle_leaves
+from gonogo.execution.leaves import as_tensor
 from gonogo.execution.measurement import compare_outputs, measure_output
 from gonogo.execution.outcome import explain, find_fault
 from gonogo.formats import FORMATS
@@ -69,8 +70,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
     launches = Launches(bench.job.device, refused)
     try:
         if kernel.name not in bench.opened:
-            with flags.keep():  # what a file sets when it is loaded is no part of a call
-                bench.opened[kernel.name] = open_kernel(kernel.load(), bench.op, bench.job.device)
+            bench.opened[kernel.name] = open_kernel(load_function(kernel), bench.op, bench.job.device)
         function = bench.opened[kernel.name]
         with flags.outside() if isinstance(kernel.source, AtHand) else flags.keep() as changed:
             first, again, elapsed = launches.watch(lambda: call_twice(function, kernel, bench))
@@ -159,16 +159,15 @@ def passes_own(bench: Bench, leaves: Leaves) -> bool | None:
 
 def _measure(bench: Bench, kernel: Kernel, record: Record, first: Leaves, again: Leaves, time_us: float) -> Record:
     """The record of a kernel that has run, with whatever can be read of its output."""
-    outcome, pairs = find_fault(first, again, kernel, bench)
+    outcome, pairs, near = find_fault(first, again, kernel, bench)
     if outcome.word not in MEASURED:
         return replace(record, time_us=time_us).end(outcome)
-    leaves = judge_leaves(pairs, first, dict(bench.pristine.tensors))
-    outputs = bench.outputs[kernel.name] = {leaf.pair.path: leaf.output for leaf in leaves}
-    bench.judged[kernel.name] = leaves
+    leaves = bench.judged[kernel.name] = judge_leaves(pairs, near, dict(bench.pristine.tensors))
+    bench.outputs[kernel.name] = {pair.path: as_tensor(first[pair.path]).detach() for pair in pairs}
     settled = settle_leaves(leaves) if outcome.word == "ok" else outcome
     measured = record.take(read_leaves(leaves, bench.job.settled), settled, time_us)
     if not bench.job.bounds_only and not bench.op.is_nest:
-        (output,) = outputs.values()
+        output = leaves[0].output
         inputs = [x for _, x in bench.pristine.tensors]
         measured = measure_output(
             measured, bench.op, bench.job.case.dtype, output, leaves[0].reference, bench.reduced_length,
@@ -176,7 +175,7 @@ def _measure(bench: Bench, kernel: Kernel, record: Record, first: Leaves, again:
         )  # fmt: skip
         measured = _compare(measured, bench, kernel, output)
     elif bench.job.stats and not bench.op.is_nest:
-        (output,) = outputs.values()
+        output = leaves[0].output
         expected = leaves[0].reference.expected
         measured = replace(measured, stats=measure(output.to(expected.device), expected))
     return record.end(settled) if settled.word == "refused" else measured  # a reading of nothing is none

@@ -13,10 +13,14 @@ from gonogo.cases import Call
 from gonogo.cases.values import Stream
 from gonogo.errors import BadArguments, BadModule, BadReference, NoErrorRule
 from gonogo.formats import get_format
+from gonogo.guest import flags
 from gonogo.guest.calling import GRAD, list_state, list_trained
 from gonogo.guest.nests import list_leaves
 from gonogo.guest.state import UnfitState, find_changed, set_state
-from gonogo.ops import Op
+from gonogo.ops import AtHand, InFolder, Kernel, Op
+
+_LOADED: set[InFolder] = set()
+"""Functions of ops' folders that have been loaded: Python runs their files once."""
 
 Forward = Callable[[Mapping[str, torch.Tensor], Sequence[Any], Mapping[str, Any]], Any]
 
@@ -103,9 +107,22 @@ def find_wanted(op: Op, call: Call, state: Mapping[str, torch.Tensor]) -> tuple[
     return tuple(chosen)
 
 
+def load_function(owner: Kernel | Op) -> Callable[..., Any]:
+    """A kernel's function, or an op's reference; what its file sets when it is loaded is no part of a call."""
+    source = owner.source if isinstance(owner, Kernel) else owner.reference
+    load = owner.load if isinstance(owner, Kernel) else owner.load_reference
+    if isinstance(source, AtHand) or (isinstance(source, InFolder) and source in _LOADED):
+        return load()
+    with flags.keep():
+        function = load()
+    if isinstance(source, InFolder):
+        _LOADED.add(source)
+    return function
+
+
 def open_reference(op: Op, call: Call, name: str) -> Function:
     """The op's reference, in whatever form it is."""
-    reference = op.load_reference()
+    reference = load_function(op)
     if not isinstance(reference, torch.nn.Module):
         wanted = find_wanted(op, call, {})
         return Function(lambda state, args, kwargs: reference(*args, **kwargs), {}, wanted, call, name)
@@ -131,7 +148,8 @@ def open_kernel(function: Callable[..., Any], op: Op, device: str) -> Callable[.
     if not isinstance(function, torch.nn.Module):
         return function
     try:
-        made = copy.deepcopy(function).to(device)
+        with flags.keep():
+            made = copy.deepcopy(function).to(device)
     except Exception as error:
         raise BadModule(f"it cannot be copied, {type(error).__name__}: {error}") from error
     reference = op.load_reference()

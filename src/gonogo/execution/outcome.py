@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -17,14 +16,17 @@ from gonogo.execution.reference import Reference
 from gonogo.guest.calling import WRITTEN
 from gonogo.guest.failure import format_error, tell_error
 from gonogo.guest.poison import poison_bits
+from gonogo.instrument.host_copies import fetch
+from gonogo.instrument.looks import INTEGERS, Look, count_unlike
 from gonogo.ops import Kernel
 from gonogo.schema import Outcome
 
 
-def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tuple[Outcome, list[Pair]]:
+def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tuple[Outcome, list[Pair], Leaves]:
     """The first thing wrong with an output, short of its numbers, and its leaves, if they can be measured.
 
-    Inputs it has changed are restored.
+    Inputs it has changed are restored. The leaves are those of the first call; what is measured in host memory
+    comes there together with what was counted on a GPU, which is waited for once.
     """
     references = bench.references(kernel.contract_for(bench.job.case.dtype))
     pairs = pair_leaves(
@@ -36,35 +38,39 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
     usable = [] if wrong or isinstance(pairs, Outcome) else pairs
     before, written = dict(bench.pristine.tensors), (*bench.op.mutates, *bench.op.scratch)
     kept = [(path, x) for path, x in bench.call.tensors if not _is_of(path, written)]
-    compared: list[tuple[torch.Tensor, Any]] = [(_bits(x), _bits(before[path])) for path, x in kept]
+    compared = [Look(_bits(x), _bits(before[path])) for path, x in kept]
     for pair in usable:
         leaf, repeated = as_tensor(first[pair.path]), as_tensor(again[pair.path])
-        compared += [(_bits(leaf), _bits(repeated).to(leaf.device)), _find_unwritten(leaf, repeated, bench)]
-    differ = _count_different(compared)
+        compared += [Look(_bits(leaf), _bits(repeated).to(leaf.device)), _find_unwritten(leaf, repeated, bench)]
+    guards = [guard for guard in (find_guard(x) for _, x in bench.call.tensors) if guard is not None]
+    around = [Look(guard, GUARD_BITS[guard.dtype.itemsize]) for guard in guards]
+    around += [Look(guard, held) for guard, held in bench.guards]
+    differ, leaves = _count_different([*compared, *around], _list_wanted(first, usable))
     changed = [path for (path, _), count in zip(kept, differ, strict=False) if count] + list(bench.told_changed)
     aliased = [
         pair for pair in usable
         if (pair.path in bench.told_shared or any(shares_memory(again[pair.path], x) for path, x in kept))
         and not pair.path.startswith(WRITTEN)
     ]  # fmt: skip
-    strays = bench.strays + _count_behind([x for _, x in bench.call.tensors])
+    strays = bench.strays + sum(differ[len(compared) :])
     if changed or strays:
         bench.restore_inputs()
     if wrong:
-        return _tell_written(wrong, changed), []
+        return _tell_written(wrong, changed), [], first
     if strays:
-        return Outcome("out-of-bounds", f"{strays} elements before or behind an array were written"), usable
+        told = f"{strays} elements before or behind an array were written"
+        return Outcome("out-of-bounds", told), usable, first | leaves
     for pair in aliased:
         if changed or not _is_exact(first[pair.path], pair.reference):
-            return pair.tell("aliased", "the output is a view of an input"), usable
+            return pair.tell("aliased", "the output is a view of an input"), usable, first | leaves
     if changed or bench.changed:
-        return Outcome("inputs-changed", ", ".join([*changed, *bench.changed])), usable
-    outcome = _find_incomplete(first, usable, differ[len(kept) :], kernel)
+        return Outcome("inputs-changed", ", ".join([*changed, *bench.changed])), usable, first | leaves
+    outcome = _find_incomplete(first, usable, differ[len(kept) : len(compared)], kernel)
     if outcome.word == "ok" and bench.unrepeated:
         outcome = Outcome(
             "not-repeatable", f"{bench.unrepeated} of many calls on the same inputs gave something else"
         )
-    return outcome, usable
+    return outcome, usable, first | leaves
 
 
 def _hold_to_argument(pair: Pair, bench: Bench) -> Pair:
@@ -112,18 +118,20 @@ def _find_incomplete(first: Leaves, pairs: Sequence[Pair], differ: Sequence[int]
     return Outcome("ok")
 
 
-def _find_unwritten(leaf: torch.Tensor, again: torch.Tensor, bench: Bench) -> tuple[torch.Tensor, Any]:
-    """Two arrays that are equal where the kernel has written nothing."""
+def _find_unwritten(leaf: torch.Tensor, again: torch.Tensor, bench: Bench) -> Look:
+    """An array that is what it is looked at for where the kernel has written nothing."""
     if not bench.op.out:
         pattern = poison_bits(leaf.dtype)
         # Memory of other formats is not poisoned: what stands there may well be a value.
-        return (_bits(leaf), pattern) if pattern is not None else (torch.ones(leaf.numel()), 0)
+        if pattern is None:
+            return Look(torch.ones(leaf.numel(), dtype=torch.int8, device=leaf.device), 0)
+        return Look(_bits(leaf), pattern)
     if leaf.dtype is torch.bool:
-        return _bits(again) * 2 + _bits(leaf), 2  # false in the first call, true in the second
+        return Look(_bits(again) * 2 + _bits(leaf), 2)  # false in the first call, true in the second
     width = leaf.dtype.itemsize
     fillings = [int.from_bytes(bytes([filling]) * width, "little", signed=True) for filling in FILLINGS]
     untouched = (_bits(leaf) == fillings[0]) & (_bits(again).to(leaf.device) == fillings[1])
-    return untouched, True
+    return Look(untouched, True)
 
 
 def _is_of(path: str, names: Sequence[str]) -> bool:
@@ -131,10 +139,13 @@ def _is_of(path: str, names: Sequence[str]) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in names)
 
 
-def _count_behind(inputs: Sequence[torch.Tensor]) -> int:
-    """Elements behind inputs that were written."""
-    guards = [guard for guard in map(find_guard, inputs) if guard is not None]
-    return sum(_count_different([(guard, GUARD_BITS[guard.dtype.itemsize]) for guard in guards])) if guards else 0
+def _list_wanted(first: Leaves, pairs: Sequence[Pair]) -> dict[str, torch.Tensor]:
+    """Leaves that are measured in host memory, by path: floating ones whose reference is there."""
+    wanted = [pair for pair in pairs if not pair.reference.is_discrete and pair.reference.index is None]
+    return {
+        pair.path: as_tensor(first[pair.path]).detach() for pair in wanted
+        if pair.reference.expected.device.type == "cpu"
+    }  # fmt: skip
 
 
 def _is_exact(output: torch.Tensor, reference: Reference) -> bool:
@@ -162,14 +173,13 @@ def _is_gpu_lost(device: str) -> bool:
     return False
 
 
-def _count_different(pairs: Sequence[tuple[torch.Tensor, Any]]) -> list[int]:
-    """How many elements of each pair differ, in one wait for the GPU."""
-    if not pairs:
-        return []
-    counts = torch.stack([(first != second).sum().to(pairs[0][0].device) for first, second in pairs])
-    return [int(count) for count in counts.tolist()]
+def _count_different(
+    looks: Sequence[Look], leaves: dict[str, torch.Tensor]
+) -> tuple[list[int], dict[str, torch.Tensor]]:
+    """How many elements differ in each look, and leaves in host memory: in one wait for the GPU."""
+    counted, *fetched = fetch([count_unlike(looks), *leaves.values()])
+    return counted.tolist(), dict(zip(leaves, fetched, strict=True))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return tensor.detach().contiguous().view(integers[tensor.dtype.itemsize])
+    return tensor.detach().contiguous().view(INTEGERS[tensor.dtype.itemsize])

@@ -148,7 +148,6 @@ def make_references(op: Op, call: Call, contract: Contract, name: str) -> tuple[
             raise BadArguments(
                 f"outputs: {leaf.path or 'the output'} is declared bool, and floating in the reference"
             )
-    from_finite = _are_finite(call, leaves)
     longest: dict[str, torch.Tensor] = {}
 
     def find_longest(path: str, scale: torch.Tensor) -> torch.Tensor:
@@ -161,10 +160,11 @@ def make_references(op: Op, call: Call, contract: Contract, name: str) -> tuple[
             )
         return longest[path].to(scale.device)
 
-    return tuple(
-        _settle(op, leaf, contract, dtypes, from_finite, find_longest, declared.get(leaf.path, Out()))
-        for leaf in leaves
+    references = tuple(
+        _settle(op, leaf, contract, dtypes, find_longest, declared.get(leaf.path, Out())) for leaf in leaves
     )
+    from_finite = any(not x.is_discrete and x.is_undefined for x in references) and _are_finite(call)
+    return tuple(replace(x, from_finite=True) for x in references) if from_finite else references
 
 
 def _place_declared(op: Op, paths: list[str], arguments: list[str]) -> dict[str, Out]:
@@ -190,7 +190,6 @@ def _settle(
     leaf: Leaf,
     contract: Contract,
     dtypes: Mapping[str, str],
-    from_finite: bool,
     find_longest: Callable[[str, torch.Tensor], torch.Tensor],
     declared: Out,
 ) -> Reference:
@@ -203,9 +202,8 @@ def _settle(
         contract,
         # It outlives the leaf, which may be gigabytes.
         (lambda: scale) if leaf.scale is None else lambda: find_longest(path, scale),
-        from_finite,
-        leaf.path,
-        declared.dtype or find_dtype(leaf, dtypes),
+        path=leaf.path,
+        dtype=declared.dtype or find_dtype(leaf, dtypes),
         is_declared=not op.is_nest or declared.dtype is not None,
         doubt=None if leaf.doubt is None else leaf.doubt.to(where),
         allows=leaf.allows,
@@ -239,7 +237,8 @@ def _check_output(output: Any) -> None:
 
 
 def _trace(function: Function, call: Call, contract: Contract) -> tuple[Any, list[Leaf], bool]:
-    output, leaves, summed = trace_call(function.run, (function.state, call.args, dict(call.kwargs)), {}, contract)
+    arguments = (function.state, call.args, dict(call.kwargs))
+    output, leaves, summed = trace_call(function.run, arguments, {}, contract, near=ON_HOST)
     return output, [_take_number(leaf) for leaf in leaves if not isinstance(leaf.value, str | None)], summed
 
 
@@ -277,8 +276,6 @@ def _forgive(scale: torch.Tensor) -> torch.Tensor:
     return scale.nan_to_num(nan=math.inf, posinf=math.inf)
 
 
-def _are_finite(call: Call, leaves: list[Leaf]) -> bool:
-    """Whether all inputs are finite; looked at only where it matters."""
-    floating = [leaf.value for leaf in leaves if leaf.scale is not None]
-    undefined = any(value.numel() > 0 and bool(value.isnan().all()) for value in floating)
-    return undefined and all(bool(x.isfinite().all()) for _, x in call.tensors if x.is_floating_point())
+def _are_finite(call: Call) -> bool:
+    """Whether all inputs are finite."""
+    return all(bool(x.isfinite().all()) for _, x in call.tensors if x.is_floating_point())

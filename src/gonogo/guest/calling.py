@@ -58,16 +58,26 @@ class Once:
 
     leaves: Leaves
     elapsed_s: float
-    strays: int
-    """Elements written outside of what was allocated."""
+    guards: list[tuple[torch.Tensor, int]]
+    """Memory around what was allocated, and what it holds unless it was written."""
     aliases: dict[str, str] = field(default_factory=dict)
     """Leaves that stand in the memory of an argument that was to be written, and its leaf."""
 
 
 def call_once(
-    function: Callable[..., Any], form: Form, call: Call, pristine: Call, number: int, cotangent: Cotangent
+    function: Callable[..., Any],
+    form: Form,
+    call: Call,
+    pristine: Call,
+    number: int,
+    cotangent: Cotangent,
+    *,
+    timed: bool = True,
 ) -> Once:
-    """One call in freshly poisoned memory; the arguments that it is to write are as before afterwards."""
+    """One call in freshly poisoned memory; the arguments that it is to write are as before afterwards.
+
+    Its time is right only where it is `timed`: then it is waited for.
+    """
     given = call.map(lambda path, x: to_numpy(x)) if form.takes_numpy else call
     with poisoned_memory() as memory:
         outs = _allocate(form, number)
@@ -82,13 +92,14 @@ def call_once(
             returned = dict(list_leaves(output)) if form.is_nest else {"": output}
         else:
             returned = run_with_gradients(function, call, form.wanted, cotangent)
-        synchronize(form.device)
+        if timed:
+            synchronize(form.device)
         elapsed_s = time.perf_counter() - started
-    strays = memory.count_strays()
+    guards = memory.take_guards()
     outputs = take_leaves(returned) if form.is_nest else {path: to_tensor(leaf) for path, leaf in returned.items()}
     outputs = outs if form.out else outputs
     if not form.mutates and not form.scratch:
-        return Once(outputs, elapsed_s, strays)
+        return Once(outputs, elapsed_s, guards)
     targets, buffers = _find_written(form.mutates, call), _find_written(form.scratch, call)
     aliases = {
         path: f"{WRITTEN}{target}"
@@ -103,7 +114,7 @@ def call_once(
     }
     written = _take_written(targets, pristine)
     _take_written(buffers, pristine)
-    return Once({**outputs, **written}, elapsed_s, strays, aliases)
+    return Once({**outputs, **written}, elapsed_s, guards, aliases)
 
 
 def copy_leaf(leaf: Any) -> Any:

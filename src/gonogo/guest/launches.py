@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from unittest.mock import patch
 
 COMPILED, INTERPRETED = "JITFunction", "InterpretedFunction"
 LAUNCHERS = {"triton.runtime.jit": COMPILED, "triton.runtime.interpreter": INTERPRETED}
@@ -51,10 +49,14 @@ class Launches:
         return self.watch(call)  # Triton came in during the call, when nobody watched
 
     def _watch(self, call: Callable[[], Returned], launchers: list[Any]) -> Returned:
-        with ExitStack() as stack:
+        before = [launcher.run for launcher in launchers]
+        try:
             for launcher in launchers:
-                stack.enter_context(patch.object(launcher, "run", self._told(launcher)))
+                launcher.run = self._told(launcher)
             return call()
+        finally:
+            for launcher, run in zip(launchers, before, strict=True):
+                launcher.run = run
 
     def _told(self, launcher: Any) -> Callable[..., Any]:
         run, kind = launcher.run, launcher.__name__

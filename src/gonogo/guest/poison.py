@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -60,14 +59,14 @@ class Memory(TorchFunctionMode):
             made = out.new_empty(0).set_(whole.untyped_storage(), GUARD, out.shape, out.stride())
         return made.requires_grad_(out.requires_grad)
 
-    def count_strays(self) -> int:
-        """Elements of guards that were written, of all that was allocated; nothing is kept after this."""
-        counts = []
-        for whole, span in self._guarded:
-            bits = PATTERNS[whole.dtype.itemsize]
-            counts.append((whole[:GUARD] != bits).sum() + (whole[GUARD + span :] != bits).sum())
+    def take_guards(self) -> list[tuple[torch.Tensor, int]]:
+        """Guards of all that was allocated, and what each must hold everywhere; nothing is kept after this."""
+        guards = [
+            (guard, PATTERNS[whole.dtype.itemsize]) for whole, span in self._guarded
+            for guard in (whole[:GUARD], whole[GUARD + span :])
+        ]  # fmt: skip
         self._guarded.clear()
-        return sum(int(count) for count in counts)
+        return guards
 
 
 def _poisoned(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,9 +83,11 @@ def _poisoned(make: Callable[..., Any]) -> Callable[..., Any]:
 def poisoned_memory() -> Iterator[Memory]:
     """Inside, torch.empty and np.empty and their kin come poisoned, and torch's guarded."""
     memory = Memory()
-    with (
-        patch.object(np, "empty", _poisoned(np.empty)),
-        patch.object(np, "empty_like", _poisoned(np.empty_like)),
-        memory,
-    ):
-        yield memory
+    module: Any = np
+    before = np.empty, np.empty_like
+    module.empty, module.empty_like = _poisoned(np.empty), _poisoned(np.empty_like)
+    try:
+        with memory:
+            yield memory
+    finally:
+        module.empty, module.empty_like = before

@@ -154,7 +154,7 @@ class Guest:
             "first": pack_leaves(leaves, self.device, answer),
             "again": pack_leaves(again.leaves, self.device, answer),
             "elapsed_s": again.elapsed_s,
-            "strays": first.strays + again.strays + sum(strays for strays, _ in facts),
+            "strays": _count_strays([*first.guards, *again.guards]) + sum(strays for strays, _ in facts),
             "changed": sorted({path for _, paths in facts for path in paths}),
             "parameters": sorted(set(changed)),
             "overwritten": overwritten,
@@ -209,6 +209,11 @@ def _differ(leaf: Any, copied: Any) -> bool:
     if leaf is copied or not isinstance(leaf, torch.Tensor) or find_unusable(copied, leaf.device.type) is not None:
         return False
     return not torch.equal(_list_bytes(leaf), _list_bytes(copied))
+
+
+def _count_strays(guards: list[tuple[torch.Tensor, int]]) -> int:
+    """Elements of guards that were written."""
+    return sum(int((guard != held).sum()) for guard, held in guards)
 
 
 def _look_at(call: Call, mutates: tuple[str, ...], pristine: Call) -> tuple[int, list[str]]:

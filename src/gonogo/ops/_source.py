@@ -46,10 +46,9 @@ class InFolder:
 
     def load(self) -> Function:
         """The function; imports its module, and with it the framework that it is written in."""
-        path = self.find_file()
-        module = import_module(f"{import_op(self.home, self.op).__name__}.{self.module}")
+        module = _import_part(self)
         if not hasattr(module, self.name):
-            raise InputError(f"kernel {self.name}: {path} has no function of that name")
+            raise InputError(f"kernel {self.name}: {self.path} has no function of that name")
         function: Function = getattr(module, self.name)
         return function
 
@@ -60,6 +59,13 @@ class InFolder:
                 f"kernel {self.name}: there is no {self.path}, which should have a function of that name"
             )
         return self.path
+
+
+@lru_cache(maxsize=4096)
+def _import_part(source: InFolder) -> ModuleType:
+    """The module of a function: found once, for a campaign asks for it with every case."""
+    source.find_file()
+    return import_module(f"{import_op(source.home, source.op).__name__}.{source.module}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from gonogo.errors import BadReference, NoErrorRule, UnsupportedArray, WritesInP
 from gonogo.formats import get_format
 from gonogo.guest import flags
 from gonogo.guest.nests import list_leaves, map_leaves
+from gonogo.instrument.host_copies import fetch
 from gonogo.instrument.running_error.accuracy import underflow_floor
 from gonogo.instrument.running_error.companion import EXACT, Error, Tracked, is_inexact, total, widen
 from gonogo.instrument.running_error.doubt import Allows
@@ -86,11 +87,13 @@ def trace_call(
     rules: Mapping[str, Rule] = MappingProxyType({}),
     *,
     loaded: bool = False,
+    near: int = 0,
 ) -> tuple[Any, list[Leaf], bool]:
     """Run the reference once; once more, guarded, where 0·inf left a finite output without a finite scale.
 
     Arguments are nests of arrays and plain values. Gives the output as the reference returned it, its leaves, and
     whether anything was added up. `loaded` is whether a kernel has its inputs as they are, in a format as wide.
+    Floating leaves of up to `near` elements come in host memory: one wait for a GPU brings value and scale.
     """
     with flags.known():
         prepared = map_leaves(partial(prepare_input, contract, loaded), (args, dict(kwargs)))
@@ -99,7 +102,7 @@ def trace_call(
         for guarded in (False, True):
             mode = RunningErrorMode(contract, merged, passive, guarded=guarded, takes_complex=TAKES_COMPLEX)
             output = run_tracked(reference, prepared, mode)
-            leaves = [settle_leaf(path, leaf, mode, floor, loaded) for path, leaf in list_leaves(output)]
+            leaves = [settle_leaf(path, leaf, mode, floor, loaded, near) for path, leaf in list_leaves(output)]
             if all(leaf.is_finite for leaf in leaves):
                 break
         if mode.advice is not None and any(map(is_lost, leaves)):
@@ -112,6 +115,8 @@ def trace_call(
                 made = run_tracked(reference, prepared, noisy, checked=False)
                 return [split_output(one)[0] if isinstance(one, Tensor) else one for _, one in list_leaves(made)]
 
+            if near:  # what runs come to stays where they run
+                leaves = [settle_leaf(path, leaf, mode, floor, loaded, 0) for path, leaf in list_leaves(output)]
             leaves = sample_scales(run, leaves, mode, floor)
         return output, leaves, mode.summed
 
@@ -268,7 +273,7 @@ def check_outputs(output: Any) -> None:
             raise BadReference(f"returned a {one.dtype} tensor; S is defined for floating outputs only")
 
 
-def settle_leaf(path: str, output: Any, mode: RunningErrorMode, floor: float, loaded: bool) -> Leaf:
+def settle_leaf(path: str, output: Any, mode: RunningErrorMode, floor: float, loaded: bool, near: int) -> Leaf:
     """A leaf of the output with its scale, or its doubt; the last cast of a kernel is in its format's cells."""
     if not isinstance(output, Tensor):
         return Leaf(path, output)
@@ -281,9 +286,9 @@ def settle_leaf(path: str, output: Any, mode: RunningErrorMode, floor: float, lo
     uncast = None if loaded else error.uncast
     if uncast is not None and not error.buffered:
         error, uncast = uncast, None
-    value, scale, finite = settle_scale(value, error, floor)
-    narrow = None if uncast is None else (str(error.cast_to), settle_scale(value, uncast, floor)[1])
-    return Leaf(path, value, scale, is_cast=is_cast, is_finite=finite, in_format=narrow)
+    settled, scale, finite = settle_scale(value, error, floor, near)
+    narrow = None if uncast is None else (str(error.cast_to), settle_scale(value, uncast, floor, near)[1])
+    return Leaf(path, settled, scale, is_cast=is_cast, is_finite=finite, in_format=narrow)
 
 
 def split_output(output: Tensor) -> tuple[Tensor, Error]:
@@ -293,13 +298,16 @@ def split_output(output: Tensor) -> tuple[Tensor, Error]:
     return output.detach().to(torch.float64), EXACT
 
 
-def settle_scale(value: Tensor, error: Error, floor: float) -> tuple[Tensor, Tensor, bool]:
-    """Value, scale, and whether the scale is finite wherever the value is."""
+def settle_scale(value: Tensor, error: Error, floor: float, near: int) -> tuple[Tensor, Tensor, bool]:
+    """Value, scale, and whether the scale is finite wherever the value is; in host memory up to `near` elements."""
     whole = total(value, error)
     if whole is None:
+        (value,) = fetch([value]) if value.numel() <= near else [value]
         return value, torch.zeros_like(value, memory_format=torch.contiguous_format), True
     if whole.shape != value.shape or not whole.is_contiguous():
         whole = whole.expand(value.shape).contiguous()
+    if value.numel() <= near:
+        value, whole = fetch([value, whole])
     if value.numel() == 0:
         return value, whole, True
     # One look at all three: each is a wait for the device.
