@@ -15,7 +15,7 @@ import gonogo
 from gonogo.formats import FORMATS
 from gonogo.instrument import path_numpy, readings
 from gonogo.instrument.gauges import Size
-from gonogo.instrument.partials import EMPTY_BRACKET, Bracket
+from gonogo.instrument.partials import EMPTY_BRACKET, Bracket, Pair
 from gonogo.instrument.stats import _measure_aligned, _scan_pieces
 
 N = 2**17 + 3  # past the size up to which everything is kept, and no multiple of a block
@@ -185,3 +185,22 @@ def test_triton_brackets(bracket: Bracket, complete: bool) -> None:
     assert np.isin(kept, errors).all()
     if complete:
         np.testing.assert_array_equal(kept, np.sort(oracle.values))
+
+
+@pytest.mark.parametrize("make", SHAPES_OF_ERROR, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("name", ["float16", "float32", "float8_e4m3fn"])
+def test_units_read_together_are_those_read_alone(name: str, make: Callable) -> None:
+    actual, expected = make_pair(make, name, same=False, n=5000)
+    aligned = align_arrays(actual, expected)
+    policies = [
+        gonogo.gauge("policy", atol=atol, rtol=rtol) for atol, rtol in ((1e-3, 1e-2), (0.0, 0.1), (0.0, 0.0))
+    ]
+    units = [
+        chosen.make_unit(FORMATS[name], readings._measure_size(aligned, path_numpy))
+        for chosen in (*policies, *map(gonogo.gauge, ("absolute", "magnitude", "ulp")))
+    ]
+    alone = [readings._read_pieces(aligned, path_numpy, unit).worst for unit in units]
+    with triton_path(block=2**13) as path:
+        bits = on_device(aligned).flat()
+        pair = Pair(bits[0], FORMATS[name], bits[1], FORMATS["float64"])
+        assert path.read_units(pair, units) == alone

@@ -10,11 +10,12 @@ import torch
 from gonogo.execution.reference import Reference
 from gonogo.formats import get_format
 from gonogo.instrument.gauges import gauge
+from gonogo.instrument.host_copies import fetch
 from gonogo.instrument.readings import read
 from gonogo.instrument.running_error.mode import WIDE
 from gonogo.instrument.stats import measure
 from gonogo.ops import Op
-from gonogo.policies import Twin, read_policies, rmse
+from gonogo.policies import Twin, read_unscaled
 from gonogo.schema import Measured, Outcome, Record
 
 NEAR_OVERFLOW = 8.0
@@ -52,15 +53,13 @@ def measure_output(
     """With ErrorStats and all readings that need no scale."""
     expected = reference.expected
     output = output.to(expected.device)
-    absolute, magnitude, ulp = (
-        read(output, expected, gauge=name).worst for name in ("absolute", "magnitude", "ulp")
-    )
+    unscaled = read_unscaled(
+        output, expected, op=op.name, dtype=dtype, reduced_length=reduced_length, twin=twin
+    )  # fmt: skip
     return replace(
-        record, stats=measure(output, expected, atol=atol), absolute=absolute, magnitude=magnitude, ulp=ulp,
-        rmse=rmse(output, expected), v_abft=_read_v_abft(op, dtype, output, reference, inputs),
-        policies=read_policies(
-            output, expected, op=op.name, dtype=dtype, reduced_length=reduced_length, twin=twin
-        ),
+        record, stats=measure(output, expected, atol=atol), absolute=unscaled.absolute,
+        magnitude=unscaled.magnitude, ulp=unscaled.ulp, rmse=unscaled.rmse,
+        v_abft=_read_v_abft(op, dtype, output, reference, inputs), policies=unscaled.policies,
     )  # fmt: skip
 
 
@@ -77,7 +76,7 @@ def _read_v_abft(
     past = expected.isfinite() & (expected.abs() >= get_format(dtype).overflow_start)
     if bool((past & wide.isinf() & (wide.sign() == expected.sign())).any()):
         return None
-    a, b = (x.double().to(output.device) for x in inputs)
+    a, b = fetch([x.double() for x in inputs]) if output.device.type == "cpu" else [x.double() for x in inputs]
     length = a.shape[1]
     unit = reference.unit_roundoff * length / math.sqrt(2)
     size = unit * torch.outer(a.square().mean(1).sqrt(), b.square().mean(0).sqrt())
@@ -135,7 +134,13 @@ def settle_outcome(output: torch.Tensor, reference: Reference, dtype: str) -> Ou
 
 def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> int:
     """Elements where one side is NaN or infinite and the other is not the same."""
-    return int(find_non_finite(output, reference, dtype).sum())
+    wide = reference.take_judged(output).double()
+    return 0 if _are_ordinary(wide, reference, dtype) else int(_find_odd(wide, reference, dtype).sum())
+
+
+def _are_ordinary(wide: torch.Tensor, reference: Reference, dtype: str) -> bool:
+    """Whether all elements are finite, and their references below the format's overflow threshold."""
+    return bool((wide.isfinite() & (reference.expected.abs() < get_format(dtype).overflow_start)).all())
 
 
 def find_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> torch.Tensor:
@@ -144,11 +149,14 @@ def find_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> t
     An infinity stands for everything past the format's overflow threshold. A correct kernel may come out on the
     other side of it if the reference is within its error of there; how far it is off is for the reading to say.
     """
-    expected = reference.expected
     wide = reference.take_judged(output).double()
-    threshold = get_format(dtype).overflow_start
-    if bool((wide.isfinite() & (expected.abs() < threshold)).all()):
+    if _are_ordinary(wide, reference, dtype):
         return torch.zeros_like(wide, dtype=torch.bool)
+    return _find_odd(wide, reference, dtype)
+
+
+def _find_odd(wide: torch.Tensor, reference: Reference, dtype: str) -> torch.Tensor:
+    expected, threshold = reference.expected, get_format(dtype).overflow_start
     near = NEAR_OVERFLOW * reference.unit_roundoff * reference.scale
     may_overflow = expected.abs() + near >= threshold
     may_stay = expected.abs() - near < threshold

@@ -32,7 +32,12 @@ from gonogo.instrument.partials import (
     saturate,
     sum_overflowed,
 )
-from gonogo.instrument.triton_kernels.read import moments_kernel, read_kernel, total_reading_kernel
+from gonogo.instrument.triton_kernels.read import (
+    moments_kernel,
+    read_kernel,
+    total_reading_kernel,
+    units_kernel,
+)
 from gonogo.instrument.triton_kernels.scan import scan_kernel
 from gonogo.instrument.triton_kernels.select import histogram_kernel, total_scan_kernel
 
@@ -47,6 +52,8 @@ PROGRAMS_PER_SM = 6
 READ_BLOCK = 512
 READ_WARPS = 4
 READ_PROGRAMS_PER_SM = 4
+MANY_PROGRAMS = 128
+"""Of one unit, where many units are read side by side."""
 # Blocks, warps and programs: the fastest of seven and of 24 settings on an NVIDIA H200.
 BINS = 4096
 
@@ -318,6 +325,23 @@ def _launch_read(
         )  # fmt: skip
     fetched: npt.NDArray[np.int64] = out[:N_READ_ROWS].cpu().numpy()
     return fetched
+
+
+def read_units(pair: Pair, units: Sequence[Unit]) -> list[float]:
+    """Worst error of a piece in each of several units, without a scale or rounding cells: one launch, one wait."""
+    actual, fmt, device = pair.actual, pair.actual_format, pair.actual.device
+    programs = min(count_programs(actual, READ_BLOCK, READ_PROGRAMS_PER_SM), MANY_PROGRAMS)
+    out = torch.zeros(len(units), dtype=torch.int64, device=device)
+    scalars = make_scalars(tuple(number for unit in units for number in unit[:3]), device)
+    with on_device(device):
+        launch(
+            units_kernel, programs * len(units), actual, pair.expected, actual.numel(), scalars, out, programs,
+            KIND_A=KIND[fmt.name], KIND_E=KIND[pair.expected_format.name], PRECISION=fmt.precision,
+            MIN_EXPONENT=fmt.min_exponent, MAX_EXPONENT=fmt.max_exponent, BLOCK=READ_BLOCK, num_warps=READ_WARPS,
+            enable_fp_fusion=False,
+        )  # fmt: skip
+    worst: list[float] = out.cpu().numpy().view(np.float64).tolist()
+    return worst
 
 
 def measure_moments(values: torch.Tensor, fmt: Format, factor: float) -> Moments:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from gonogo.errors import BadScale, DeviceMismatch, ScaleMissing
 from gonogo.guest.arithmetic import plain_arithmetic
 from gonogo.instrument.gauges import Gauge, Size
 from gonogo.instrument.gauges import gauge as get_gauge
-from gonogo.instrument.operands import Aligned, Operand, align, as_operand
+from gonogo.instrument.operands import Aligned, Bits, Operand, align, as_operand
 from gonogo.instrument.partials import Moments, Pair, Unit, WorstError, add_moments, add_worst_errors
 from gonogo.instrument.paths import Path, pick_path
 from gonogo.schema import Reading
@@ -39,6 +40,34 @@ def read(actual: object, expected: object, *, gauge: str | Gauge, scale: object 
         size = _measure_size(aligned, path) if chosen.needs_size else Size(0.0, 0.0)
         unit = chosen.make_unit(operands[0].format, size)
         return _make_reading(chosen.name, aligned, _read_pieces(aligned, path, unit))
+
+
+def read_worst(actual: object, expected: object, gauges: Sequence[Gauge]) -> list[float]:
+    """What `read` gives as worst in each of several gauges that need no scale: operands are looked at once.
+
+    On a GPU one launch reads all of them.
+    """
+    operands = [as_operand(actual, "actual"), as_operand(expected, "expected")]
+    aligned = align(operands)
+    if aligned.count == 0:
+        return [0.0] * len(gauges)
+    with plain_arithmetic():
+        aligned, path = pick_path(aligned)
+        needs_size = any(gauge.needs_size for gauge in gauges)
+        size = _measure_size(aligned, path) if needs_size else Size(0.0, 0.0)
+        units = [gauge.make_unit(operands[0].format, size) for gauge in gauges]
+        worst = [_read_units(aligned, path, bits, units) for _, bits in aligned.pieces()]
+        return [max(of_unit) for of_unit in zip(*worst, strict=True)]
+
+
+def _read_units(aligned: Aligned, path: Path, bits: Sequence[Bits], units: Sequence[Unit]) -> list[float]:
+    actual, expected = aligned.operands
+    pair = Pair(bits[0], actual.format, bits[1], expected.format)
+    if aligned.device == "cpu":
+        return [path.read(pair, None, None, unit).worst for unit in units]
+    from gonogo.instrument import path_triton
+
+    return path_triton.read_units(pair, units)
 
 
 def _check_scale_shape(scale: Operand, expected: Operand) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,9 +56,12 @@ def _module_of(device: str) -> Any:
     return torch
 
 
-def largest(sizes: Any) -> float:
-    """Largest of an array of numbers ≥ 0; 0 of none."""
-    return float(sizes.max()) if np.prod(sizes.shape) else 0.0
+def take_numbers(errors: Errors, numbers: Sequence[Any]) -> list[float]:
+    """Numbers that were computed where the errors are, in one wait for a GPU."""
+    if errors.module is np:
+        return [float(number) for number in numbers]
+    fetched: list[float] = errors.module.stack([number.double() for number in numbers]).tolist()
+    return fetched
 
 
 def rmse(actual: object, expected: object) -> float:
@@ -66,12 +70,12 @@ def rmse(actual: object, expected: object) -> float:
     >>> rmse(np.float32([1.0, 2.0]), np.array([4.0, 6.0])) == 12.5**0.5
     True
     """
-    return root_mean_square(find_errors(actual, expected).sizes)
+    sizes = find_errors(actual, expected).sizes
+    return root_mean_square(sizes, float(sizes.max()) if np.prod(sizes.shape) else 0.0)
 
 
-def root_mean_square(sizes: Any) -> float:
-    """Root mean square of an array of numbers ≥ 0, free of overflow; 0 of none."""
-    top = largest(sizes)
+def root_mean_square(sizes: Any, top: float) -> float:
+    """Root mean square of an array of numbers ≥ 0, of which `top` is the largest, free of overflow; 0 of none."""
     if top in (0.0, math.inf):
         return top
     return math.sqrt(float(((sizes / top) ** 2).mean())) * top

@@ -179,6 +179,44 @@ def total_reading_kernel(out_ptr, programs, PROGRAMS: tl.constexpr):
 
 
 @triton.jit
+def units_kernel(
+    a_ptr,
+    e_ptr,
+    count,
+    scalars_ptr,  # float64, three to a unit: constant, per_magnitude, per_ulp
+    out_ptr,  # int64, zeroed: the bits of the worst error in each unit
+    programs,  # to a unit
+    KIND_A: tl.constexpr,
+    KIND_E: tl.constexpr,
+    PRECISION: tl.constexpr,
+    MIN_EXPONENT: tl.constexpr,
+    MAX_EXPONENT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Worst error in each of several units, as read_kernel finds it; as many programs walk the arrays for each."""
+    unit = tl.program_id(0) // programs
+    pid = tl.program_id(0) % programs
+    scalars_ptr += 3 * unit
+    constant, per_magnitude = tl.load(scalars_ptr), tl.load(scalars_ptr + 1)
+    per_ulp = tl.load(scalars_ptr + 2)
+    worst = tl.zeros([BLOCK], tl.float64)
+    for start in range(pid.to(tl.int64) * BLOCK, count, programs.to(tl.int64) * BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        valid = at < count
+        actual = decode(tl.load(a_ptr + at, mask=valid, other=0), KIND_A)
+        expected = decode(tl.load(e_ptr + at, mask=valid, other=0), KIND_E)
+        error = absolute_error(actual, expected)
+        width = constant + per_magnitude * tl.abs(expected)
+        width += per_ulp * ulp_at(expected, PRECISION, MIN_EXPONENT, MAX_EXPONENT)
+        plain = (error > 0) & (error < INF)
+        size = tl.where(plain, error, 1.0) / tl.where(plain, width, 1.0)
+        size = tl.where(plain, size, error)
+        worst = tl.where(size > worst, size, worst)
+    # Bits of numbers ≥ 0 are in the order of the numbers.
+    tl.atomic_max(out_ptr + unit, tl.max(worst).to(tl.int64, bitcast=True))
+
+
+@triton.jit
 def moments_kernel(x_ptr, count, scalars_ptr, out_ptr, KIND: tl.constexpr, BLOCK: tl.constexpr):
     """Largest finite magnitude, sum of squares of finite values · factor, and their number, per program."""
     pid = tl.program_id(0)
