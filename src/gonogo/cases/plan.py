@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from threading import Lock
+from typing import Any
 
 from gonogo.cases._case import DRAWN, EVERYWHERE, Case
 from gonogo.cases.shapes import STRATEGIES, Axes, Picker, SizeLimit, classify, pick
@@ -48,8 +50,16 @@ WHY_NOT = {
 FAR_ROWS = 1100
 """Rows of a far input, of which 32 bits do not hold the offsets of the last."""
 
+KEPT_DESIGNS = 16
+"""Designs that are kept: whoever verifies one kernel after another asks for the same cases again."""
+
 Planned = tuple[Case, str]
 """A case and the strategy that its leading axis has its size from."""
+
+
+_designs: dict[Any, Design] = {}
+"""By op and all else that fixes it, the latest last."""
+_adding = Lock()
 
 
 def find_usable(op: Op, distributions: Sequence[str]) -> list[str]:
@@ -101,9 +111,18 @@ def seed_case(seed: int, number: int, bits: int = SEED_BITS) -> int:
 def open_design(
     op: Op, dtype: str, seed: int, *, distributions: Sequence[str], strategies: Sequence[str], limit: SizeLimit
 ) -> Design:
-    """All cases of a seed, made as they are asked for."""
+    """All cases of a seed, made as they are asked for; of the latest designs, those that are made already."""
     ways = find_words("strategy", strategies, STRATEGIES)
-    return Design(op, dtype, seed, tuple(choose_distributions(op, distributions)), ways, limit)
+    usable = tuple(choose_distributions(op, distributions))
+    key = (id(op), dtype, seed, usable, tuple(ways), limit)
+    with _adding:
+        known = _designs.pop(key, None)
+        if known is None or known.op is not op:  # an op that is gone may have left its id to another
+            known = Design(op, dtype, seed, usable, ways, limit)
+        _designs[key] = known
+        while len(_designs) > KEPT_DESIGNS:
+            del _designs[next(iter(_designs))]
+    return known
 
 
 def list_unrun(op: Op, planned: Sequence[Planned]) -> dict[str, list[int]]:
@@ -153,8 +172,10 @@ class Design:
 
     def get(self, number: int) -> Planned:
         """The case of a number; those before it are made, too."""
-        while len(self.planned) <= number:
-            self.planned.append(self._add(len(self.planned)))
+        if len(self.planned) <= number:
+            with _adding:
+                while len(self.planned) <= number:
+                    self.planned.append(self._add(len(self.planned)))
         return self.planned[number]
 
     def _add(self, number: int) -> Planned:
