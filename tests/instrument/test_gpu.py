@@ -10,8 +10,15 @@ import gonogo
 from gonogo.errors import DeviceMismatch
 from gonogo.formats import FORMATS
 from gonogo.instrument.gauges import gauge_names
+from gonogo.instrument.readings import read_worst
 
 torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402
+
+from gonogo.instrument.triton_kernels.numbers import divide  # noqa: E402
+
 pytestmark = pytest.mark.gpu
 
 N = 2**20 + 7
@@ -129,3 +136,38 @@ def test_error_scale_on_cuda() -> None:
     assert on_gpu.is_cuda
     torch.testing.assert_close(on_gpu.cpu(), expected, rtol=1e-13, atol=0)
     torch.testing.assert_close(scale_on_gpu.cpu(), scale, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("make", SHAPES_OF_ERROR, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("name", FORMATS)
+def test_read_worst(name: str, make) -> None:
+    actual, expected = make_pair(make, name, same=False, n=N)
+    gauges = [gonogo.gauge(gauge) for gauge in ("absolute", "magnitude", "ulp")]
+    gauges += [
+        gonogo.gauge("policy", atol=atol, rtol=rtol) for atol, rtol in ((1e-3, 1e-2), (0.0, 1e-5), (0.0, 0.0))
+    ]
+    found = read_worst(to_cuda(actual, name), torch.from_numpy(expected).cuda(), gauges)
+    assert found == read_worst(actual, expected, gauges)
+
+
+@triton.jit
+def divide_all(numerators, denominators, out, BITS: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * 1024 + tl.arange(0, 1024)
+    tl.store(out + at, divide(tl.load(numerators + at), tl.load(denominators + at), BITS))
+
+
+@pytest.mark.parametrize(("name", "bits"), [("float16", 11), ("bfloat16", 11), ("float32", 24)])
+def test_division_is_correctly_rounded(name: str, bits: int) -> None:
+    """Any finite numbers of a format, and such as differ a little, against the quotients of the CPU."""
+    rng, dtype = np.random.default_rng(3), getattr(torch, name)
+    words = rng.integers(0, 2**16 if name != "float32" else 2**32, 2**22, dtype=np.uint32)
+    words = words.astype(np.uint16).view(np.int16) if name != "float32" else words.view(np.int32)
+    expected = torch.from_numpy(words).view(dtype).double()
+    expected = torch.where(expected.isfinite() & (expected != 0), expected, 3.0)
+    other = expected[torch.randperm(2**22, generator=torch.Generator().manual_seed(1))]
+    near = (expected * (1 + 1e-2 * torch.from_numpy(rng.standard_normal(2**22)))).to(dtype).double()
+    for actual in (other, torch.where(near.isfinite(), near, other)):
+        numerators, denominators = (actual - expected).abs().cuda(), expected.abs().cuda()
+        out = torch.empty_like(numerators)
+        divide_all[(2**12,)](numerators, denominators, out, BITS=bits, enable_fp_fusion=False)
+        assert torch.equal(out.cpu(), numerators.cpu() / denominators.cpu())

@@ -55,6 +55,8 @@ SAMPLE = 2**19
 """Sampled errors: brackets then hold about 0.8 % of all, 17 MiB at 2^28 elements."""
 SMALL_SAMPLE = 2**12
 """Sampled errors where they are tied: one program sorts them."""
+SAMPLE_WARPS = 32
+"""Of the one program that sorts them."""
 THINNING = 16
 """Every so-manieth of the sorted sample goes to the host: brackets are some 2,000 sample ranks wide."""
 CAPACITY = 2**20
@@ -73,6 +75,9 @@ def find_errors_at(
     first = scan_unseen(aligned, atol, ranks) if aligned.contiguous and aligned.count > KEEP_ALL else None
     if first is not None:
         passes.append(replace(first[1], caught=()))  # what it kept must not outlive its use
+        found = _settle_ranks(*first, ranks)
+        if found is not None:
+            return found
     return find_ranks(
         ranks,
         aligned.count,
@@ -84,6 +89,26 @@ def find_errors_at(
         sample_weight=THINNING,
         shrink=coarsen,
     )
+
+
+def _settle_ranks(
+    brackets: Sequence[Bracket], scan: Scan, ranks: Sequence[Sequence[int]]
+) -> dict[int, float] | None:
+    """Errors at all ranks where the first pass has them all at hand; None where there is more to look for."""
+    found: dict[int, float] = {}
+    for bracket, caught, group in zip(brackets, scan.caught, ranks, strict=True):
+        if not caught.below_low <= group[0] <= group[-1] < caught.below_high:
+            return None
+        if bracket.capacity == 0:  # one value
+            found |= dict.fromkeys(group, bracket.low)
+            continue
+        inside = [rank - caught.below_low for rank in group]
+        whole = len(caught.values) == caught.below_high - caught.below_low
+        if not whole or not _is_ready(caught.values, inside):
+            return None
+        below, values = caught.values.ready
+        found |= zip(group, select_on_host([(values, [rank - below for rank in inside])])[0], strict=True)
+    return found
 
 
 def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -> tuple[list[Bracket], Scan] | None:
@@ -112,7 +137,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
                 sample_and_place_kernel, 1,
                 *flat, count, torch.empty(size, dtype=torch.int32, device=device), *spots, given, scalars,
                 KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=size,
-                num_warps=path_triton.WARPS, enable_fp_fusion=False,
+                num_warps=SAMPLE_WARPS, enable_fp_fusion=False,
             )  # fmt: skip
         else:
             launch(place_kernel, 1, draw_sample(aligned, high_words=True), size, *spots, given, scalars)

@@ -21,23 +21,24 @@ MAGNITUDE = tl.constexpr(2**63 - 1)
 
 
 @triton.jit
-def divide(numerator, denominator, BOUNDED: tl.constexpr):
-    """Numerator / denominator, correctly rounded.
+def divide(numerator, denominator, BITS: tl.constexpr):
+    """Numerator / denominator, correctly rounded; BITS is the precision of the denominator, 0 if it may have all.
 
-    BOUNDED: both come from formats of up to 32 bits, so no step of the reciprocal iteration leaves float64's
-    range, and the checks and the slow path of the general division can go. Zero over anything is 0; anything
-    over zero is NaN, for the caller to replace.
+    With up to 24 bits both come from formats whose reciprocals stay in float64's range, so the checks and the slow
+    path of the general division can go. The approximate reciprocal is good to 2^-18. A quotient that is no tie
+    between two float64 values is 2^-(54 + BITS) or more of itself from one. The remainder is exact, and the last
+    step errs by the square of what the reciprocal y errs by: 2^-36 is enough for 11 bits, and 2^-50 for 24. Zero
+    over anything is 0; anything over zero is NaN, for the caller to replace.
     """
-    if BOUNDED:
+    if BITS == 0:
+        return numerator / denominator
+    if BITS <= 11:
         return tl.inline_asm_elementwise(
             """
             {
             .reg .f64 y, e, q, r, minus;
             rcp.approx.ftz.f64 y, $2;
             neg.f64 minus, $2;
-            fma.rn.f64 e, minus, y, 0d3FF0000000000000;
-            fma.rn.f64 e, e, e, e;
-            fma.rn.f64 y, y, e, y;
             fma.rn.f64 e, minus, y, 0d3FF0000000000000;
             fma.rn.f64 y, y, e, y;
             mul.rn.f64 q, $1, y;
@@ -51,7 +52,26 @@ def divide(numerator, denominator, BOUNDED: tl.constexpr):
             is_pure=True,
             pack=1,
         )
-    return numerator / denominator
+    return tl.inline_asm_elementwise(
+        """
+        {
+        .reg .f64 y, e, q, r, minus;
+        rcp.approx.ftz.f64 y, $2;
+        neg.f64 minus, $2;
+        fma.rn.f64 e, minus, y, 0d3FF0000000000000;
+        fma.rn.f64 e, e, e, e;
+        fma.rn.f64 y, y, e, y;
+        mul.rn.f64 q, $1, y;
+        fma.rn.f64 r, minus, q, $1;
+        fma.rn.f64 $0, y, r, q;
+        }
+        """,
+        "=d,d,d",
+        [numerator, denominator],
+        dtype=tl.float64,
+        is_pure=True,
+        pack=1,
+    )
 
 
 @triton.jit
