@@ -129,6 +129,7 @@ class Pool:
         self.interrupted = threading.Event()
         """Set from another thread, it ends what runs by PoolInterrupted, within a moment."""
         self._begun_again: set[int] = set()
+        self._checked = 0.0
         self._context = multiprocessing.get_context("forkserver")
         self._workers = [self._make_worker() for _ in range(workers)]
 
@@ -210,6 +211,9 @@ class Pool:
         for pipe in wait(list(by_pipe), timeout=POLL_S):
             assert isinstance(pipe, Connection)
             yield from self._listen(by_pipe[pipe])
+        if time.monotonic() - self._checked < POLL_S:  # looking at all of them takes as long as many messages
+            return
+        self._checked = time.monotonic()
         for worker in list(self._workers):
             verdict = self._check(worker)
             if verdict is not None:
