@@ -17,6 +17,7 @@ from pathlib import Path
 OWN = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # only loopback
     "RAY_USAGE_STATS_ENABLED": "0",
+    "GONOGO_COMMIT": "tested",  # the same on all nodes, whoever commits meanwhile
 }
 QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
 """How soon a node is missed."""
@@ -28,6 +29,8 @@ class Cluster:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.address = str(self._ask("address"))
+        self.roots: dict[int, str] = {}
+        """The process that all others of a node are below → the node's name."""
 
     def _ask(self, *words: object) -> object:
         assert self._process.stdin is not None
@@ -36,11 +39,11 @@ class Cluster:
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
-    def add(self, name: str, kind: str) -> int:
-        """Start a node; the process that all of its others are below."""
+    def add(self, name: str, kind: str) -> None:
+        """Start a node."""
         root = self._ask("add", name, kind)
         assert isinstance(root, int)
-        return root
+        self.roots[root] = name
 
     def kill(self, name: str) -> None:
         """End a node as a machine does that goes down; back when it is missed."""

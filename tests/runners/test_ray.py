@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,10 @@ from running import DEADLINE_S, wait_for_end
 from gonogo.guest.stem import list_family
 from gonogo.records import read_description, read_run
 
-pytest.importorskip("ray", reason="the extra ray is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="the extra ray is not installed"),
+]
 
 MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
 CHANGES_EACH_TIME = ("time_us",)
@@ -132,27 +135,24 @@ def test_records_are_those_of_the_local_engine(cluster: Cluster, tmp_path: Path)
     assert said["hangs_in_c"] == ("timed-out", "no answer in 3 s")
     assert said["eats_memory"] == ("out-of-memory", "GiB resident, 0.6 allowed")
     environments = [read_description(tmp_path / engine)["environment"] for engine in ("ray", "local")]
-    assert environments[0] == environments[1] | {"kind": "old"}
+    assert environments[0] == environments[1] | {"kind": "old", "commit": OWN["GONOGO_COMMIT"]}
 
 
 def test_a_kernel_that_hangs_and_its_node_is_lost(
     cluster: Cluster, gate: Gate, local_gated: list[dict], tmp_path: Path
 ) -> None:
     """The other node takes all that waits behind the kernel, then its case, too."""
-    roots = {cluster.add("third", "old"): "third", cluster.add("fourth", "old"): "fourth"}
-    for name in ("first", "second"):
-        cluster.kill(name)
     gate.close()
     with start(*GATED, "--out", tmp_path, "--engine", "ray", "--address", cluster.address) as campaign:
         kernel = gate.wait_for_kernel()
         wait_until(lambda: count_cases(tmp_path) == 7)
-        (lost,) = [roots[process] for process in list_ancestors(kernel) if process in roots]
+        (lost,) = [cluster.roots[process] for process in list_ancestors(kernel) if process in cluster.roots]
         cluster.kill(lost)
         assert wait_for_end(kernel)
         _, said = campaign.communicate(timeout=2 * DEADLINE_S)
     assert (campaign.returncode, leave_progress_out(said)) == (0, "")
     assert read_rows(tmp_path) == local_gated
-    cluster.add("fifth", "old")
+    cluster.add("third", "old")
 
 
 def test_a_driver_that_is_killed_and_resumed(
@@ -177,7 +177,7 @@ def test_each_kind_has_a_run_of_its_own(
     cluster: Cluster, gate: Gate, local_gated: list[dict], tmp_path: Path
 ) -> None:
     gate.open()
-    cluster.add("sixth", "new")
+    cluster.add("other", "new")
     mixed = run_on(cluster, *GATED, "--out", tmp_path / "mixed")
     assert (mixed.returncode, mixed.stderr) == (
         2,
@@ -192,7 +192,7 @@ def test_each_kind_has_a_run_of_its_own(
         folder = tmp_path / "kinds" / kind
         assert read_description(folder)["environment"]["kind"] == kind
         assert read_rows(folder) == local_gated
-    cluster.kill("sixth")
+    cluster.kill("other")
     gone = run_on(cluster, "--resume", "--out", tmp_path / "kinds", "--per-device-kind")
     assert "has runs of new, of which there is no node now; there are old" in gone.stderr
 

@@ -186,8 +186,6 @@ class RayCrew:
         if not isinstance(answer, Reply):
             self._welcome(member, answer)
             return ()
-        if answer.error is not None:
-            raise answer.error
         for job in answer.released:
             del member.in_flight[job.number]
             assert self._queue is not None
@@ -196,6 +194,10 @@ class RayCrew:
             del member.in_flight[records[0].number]
             self._place_losses[member.place.key] = 0
         self._last_ready = time.monotonic()
+        if isinstance(answer.error, CampaignFailed):  # of its pool: another place may do better
+            self._lose(member, str(answer.error))
+        elif answer.error is not None:
+            raise answer.error
         return answer.finished
 
     def _tell_failure(self, member: Member, error: Any) -> BaseException:
