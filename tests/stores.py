@@ -21,7 +21,7 @@ import pytest
 
 BUCKET = "records"
 KEY, SECRET = "AKIDTESTKEY", "a-secret-nobody-may-see"
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 def point_at(endpoint: str, monkeypatch: pytest.MonkeyPatch, *, attempts: int = 3) -> None:

@@ -27,6 +27,7 @@ from gonogo.records import (
     read_description,
     read_done,
     read_run,
+    remote_run,
 )
 from gonogo.records.parts import list_parts
 from gonogo.records.places import S3Place, parse_place
@@ -273,6 +274,26 @@ def test_no_bucket_and_no_server(moto: str, monkeypatch: pytest.MonkeyPatch) -> 
     point_at("http://127.0.0.1:9", monkeypatch, attempts=1)  # discard, which nobody serves
     with pytest.raises(InputError, match=r"http://127.0.0.1:9 cannot be reached, tried 1 times"):
         find_runs([S3Place(BUCKET, "run")])
+
+
+def test_a_store_that_stays_away_ends_a_campaign(
+    prefix: S3Place, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has is kept there: rows that were not written before the end are measured again."""
+    directory = RunDirectory(prefix, read_description(RUN), part_rows=5)
+    directory.append_rows(rows[:5])
+    with monkeypatch.context() as away, run_refusing(503, "SlowDown") as (endpoint, _):
+        point_at(endpoint, away, attempts=1)
+        away.setattr(remote_run, "PATIENCE_S", 0)
+        away.setattr(remote_run, "PAUSE_S", 0)
+        for work in (lambda: directory.append_rows(rows[5:10]), directory.close):
+            with pytest.raises(
+                CampaignFailed, match=f"503 SlowDown.*stays; go on: gonogo run --resume --out {prefix}"
+            ):
+                work()
+    assert len(read_done(prefix)) == 5
+    directory.close()
+    assert read_run(prefix).num_rows == 10, "it was there all the same, once the store is back"
 
 
 def test_where_credentials_are_from(tmp_path: Path) -> None:

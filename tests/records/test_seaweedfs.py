@@ -36,7 +36,7 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 @pytest.fixture(autouse=True)
 def _environment(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
-    point_at(seaweed.endpoint, monkeypatch, attempts=20)
+    point_at(seaweed.endpoint, monkeypatch, attempts=3)
 
 
 def write_run(run: str) -> None:
@@ -101,7 +101,7 @@ def test_the_server_is_killed_in_the_middle_of_a_write(seaweed: Seaweed) -> None
     assert is_begun.wait(60)
     seaweed.kill()
     seaweed.start()
-    writer.join(120)
+    writer.join(240)
     assert not writer.is_alive()
     assert written == []
     assert read_run(run).equals(read_run(RUN))

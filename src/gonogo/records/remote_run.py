@@ -10,22 +10,27 @@ from __future__ import annotations
 import secrets
 import time
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from gonogo.errors import CampaignFailed, InputError
 from gonogo.records.closing import choose_dropped, choose_rewritten, merge_parts, seal_part
 from gonogo.records.description import CLAIM, OPEN_FILE, PARTS, RUN_FILE, format_description
-from gonogo.records.parts import Row, count_next, encode_rows, list_parts
+from gonogo.records.parts import Part, Row, count_next, encode_rows, list_parts
 from gonogo.records.places import S3Place
+from gonogo.records.places.failures import StoreAway
 from gonogo.records.sealed import Seal
 
 UPLOAD_S = 30
 """After so long rows are written though they fill no part: a campaign that is killed loses no more."""
+PATIENCE_S = 180
+"""How long a campaign, which may have run for hours, waits for a store that is started again."""
+PAUSE_S = 1
+Result = TypeVar("Result")
 
 
 class RemoteRun:
@@ -61,43 +66,21 @@ class RemoteRun:
         """Keep the rows of one case."""
         self._rows.extend(rows)
         if len(self._rows) >= self.part_rows or time.monotonic() - self._uploaded > UPLOAD_S:
-            with self._say_what_stops():
-                self._upload()
+            self._insist(self._upload)
 
     def suspend(self) -> None:
         """Write what is left, and leave the run open: it can be resumed, and is not read before it is closed."""
-        with self._say_what_stops():
-            self._upload()
+        self._insist(self._upload)
 
     def close(self) -> None:
         """Write what is left, merge, and list the parts in run.json."""
-        with self._say_what_stops():
-            self._upload()
-            parts = list_parts(self.folder, may_lack=True)
-            dropped = choose_dropped(parts)
-            seals = [seal_part(part.path) for part in parts if part not in dropped]
-            with TemporaryDirectory(prefix="gonogo-") as scratch:
-                for path, seal in merge_parts(Path(scratch), choose_rewritten(parts), self._number):
-                    _, number, checksum = path.stem.split("-")
-                    name = _name_part(int(number), int(checksum, 16))
-                    (self.folder / name).write(path)
-                    path.unlink()
-                    seals.append(replace(seal, name=name))
-        self._publish(seals)
+        self._insist(self._upload)
+        seals, dropped = self._insist(self._merge)
+        content = format_description(self._description | {PARTS: [seal.to_dict() for seal in seals]})
+        self._insist(lambda: self._publish(content))
         for part in dropped:
             with suppress(InputError):  # the run is whole without: what is not listed is not read
                 part.path.unlink(missing_ok=True)
-
-    def _publish(self, seals: Sequence[Seal]) -> None:
-        description = self._description | {PARTS: [seal.to_dict() for seal in seals]}
-        with self._say_what_stops():
-            try:
-                (self.folder / RUN_FILE).create(format_description(description))
-            except FileExistsError:
-                raise CampaignFailed(
-                    f"{self.folder} was closed by another writer meanwhile: its {RUN_FILE} stands, and what this "
-                    "campaign added since is not in it. Record to a prefix of its own"
-                ) from None
 
     def _upload(self) -> None:
         if self._rows:
@@ -106,16 +89,42 @@ class RemoteRun:
             self._rows, self._number = [], self._number + 1
         self._uploaded = time.monotonic()
 
-    @contextmanager
-    def _say_what_stops(self) -> Iterator[None]:
-        """Around writing: a store that fails in the middle of a campaign."""
+    def _merge(self) -> tuple[list[Seal], list[Part]]:
+        """Seals of all files that are to be listed, and files that are not needed then."""
+        parts = list_parts(self.folder, may_lack=True)
+        dropped = choose_dropped(parts)
+        seals = [seal_part(part.path) for part in parts if part not in dropped]
+        with TemporaryDirectory(prefix="gonogo-") as scratch:
+            for path, seal in merge_parts(Path(scratch), choose_rewritten(parts), self._number):
+                _, number, checksum = path.stem.split("-")
+                name = _name_part(int(number), int(checksum, 16))
+                (self.folder / name).write(path)
+                path.unlink()
+                seals.append(replace(seal, name=name))
+        return seals, dropped
+
+    def _publish(self, content: bytes) -> None:
         try:
-            yield
-        except (InputError, OSError) as error:
+            (self.folder / RUN_FILE).create(content)
+        except FileExistsError:
             raise CampaignFailed(
-                f"{str(error).removesuffix('.')}. What was recorded there stays; go on: gonogo run --resume --out "
-                f"{self.folder}"
+                f"{self.folder} was closed by another writer meanwhile: its {RUN_FILE} stands, and what this "
+                "campaign added since is not in it. Record to a prefix of its own"
             ) from None
+
+    def _insist(self, work: Callable[[], Result]) -> Result:
+        """Do work that may be done again, until the store is back or has been away too long."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return work()
+            except (InputError, OSError) as error:
+                if not isinstance(error, StoreAway) or time.monotonic() > end:
+                    raise CampaignFailed(
+                        f"{str(error).removesuffix('.')}. What was recorded there stays; go on: gonogo run "
+                        f"--resume --out {self.folder}"
+                    ) from None
+            time.sleep(PAUSE_S)
 
 
 def _name_part(number: int, checksum: int) -> str:

@@ -16,6 +16,10 @@ CREDENTIALS = (
 )  # fmt: skip
 
 
+class StoreAway(InputError):
+    """A store that does not answer, or says that it cannot just now: it may be back in a moment."""
+
+
 def find_code(error: BaseException) -> str:
     """The store's own word for what is wrong, as in NoSuchBucket; empty where it said none."""
     found = re.search(r"<Code>(\w{1,60})</Code>", str(error))
@@ -50,8 +54,9 @@ def tell_failure(error: BaseException, place: object, bucket: str, settings: Set
     if "169.254." in text or "credential" in text.lower():
         return InputError(f"{place}: no credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     if status is None and ("error sending request" in text or "HTTP error" in text):
-        return InputError(
+        return StoreAway(
             f"{place}: {where} cannot be reached, tried {settings.attempts} times. Check AWS_ENDPOINT_URL, and "
             "that the store is running"
         )
-    return InputError(f"{place}: {where} failed ({answer}), tried up to {settings.attempts} times. Try again later")
+    kind = StoreAway if status and status[1].startswith("5") else InputError
+    return kind(f"{place}: {where} failed ({answer}), tried up to {settings.attempts} times. Try again later")

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from gonogo.errors import InputError
 
 ATTEMPTS = 9
-"""How often a request is tried: for a quarter of a minute, in which a store can be started again."""
+"""How often a request is tried, for some seconds in all."""
 FROM_ELSEWHERE = (
     "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"
 )  # fmt: skip
