@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -94,9 +96,11 @@ def iterate_sealed(
         columns = [at for at in range(metadata.num_columns) if metadata.schema.column(at).name in names]
         checksums = np.frombuffer(base64.b64decode(seal.chunks), "<u4").reshape(-1, metadata.num_columns)
 
+        is_far = isinstance(path, S3Place)
+
         def fetch(groups: list[int]) -> Fetched:
             # As long as the file, so that offsets hold; memory is taken only by what is filled.
-            sparse = np.empty(seal.bytes, np.uint8)
+            sparse = np.empty(seal.bytes, np.uint8) if is_far else _take_room(seal.bytes)
             chunks = _list_chunks(metadata, groups, columns)
             file.fill(sparse, [(start, end) for _, start, end in chunks])
             for place, start, end in chunks:
@@ -104,12 +108,26 @@ def iterate_sealed(
                     raise ValueError(f"{CHANGED} run.json")
             return groups, sparse
 
-        for groups, sparse in _look_ahead(fetch, _gather_groups(metadata, rows), is_far=isinstance(path, S3Place)):
+        for groups, sparse in _look_ahead(fetch, _gather_groups(metadata, rows), is_far=is_far):
             with pq.ParquetFile(
                 pa.BufferReader(sparse), metadata=metadata, read_dictionary=list(as_codes)
             ) as parquet:
                 wanted = [metadata.schema.column(at).name for at in columns]
                 yield parquet.read_row_groups(groups, wanted, use_threads=False)
+
+
+_rooms = threading.local()
+
+
+def _take_room(size: int) -> npt.NDArray[np.uint8]:
+    """Memory to read into, the same again in the same thread: fresh pages cost as much as reading into them.
+
+    What was read is decoded before anything else is read here; Arrow's columns have memory of their own.
+    """
+    room = getattr(_rooms, "room", None)
+    if room is None or len(room) < size:
+        _rooms.room = room = np.empty(size + size // 4, np.uint8)
+    return room[:size]
 
 
 def _look_ahead(
