@@ -133,9 +133,8 @@ def find_guard(tensor: torch.Tensor) -> torch.Tensor | None:
 def _as_tensor(bits: npt.NDArray[Any], dtype: str, device: str) -> torch.Tensor:
     import torch
 
-    signed = torch.from_numpy(bits.view(f"i{bits.itemsize}")).view(getattr(torch, dtype))
-    # From pinned memory the GPU takes it when its turn comes: nobody waits for that here.
-    return signed.pin_memory().to(device, non_blocking=True) if device == "cuda" else signed.to(device)
+    signed = bits.view(f"i{bits.itemsize}")
+    return torch.from_numpy(signed).view(getattr(torch, dtype)).to(device)
 
 
 def lay_out(

@@ -1,6 +1,7 @@
 """Tensors of a GPU → the same in host memory, in one wait for the GPU.
 
 Each wait costs more than a small copy, most of all where processes share a GPU: it is another's turn in between.
+Nothing is pinned: torch ends a process that lets go of pinned memory after a kernel has lost it the GPU.
 """
 
 from __future__ import annotations
@@ -12,12 +13,32 @@ import torch
 
 def fetch(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Each tensor in host memory, laid out as it is; those that are there already as they are."""
-    made = [_begin_copy(x) if x.is_cuda else x for x in tensors]
-    for device in {x.device for x in tensors if x.is_cuda}:
-        torch.cuda.current_stream(device).synchronize()
-    return made
+    far = [at for at, x in enumerate(tensors) if x.is_cuda]
+    packed = [at for at in far if tensors[at].is_contiguous()]
+    made = list(tensors)
+    if len(packed) > 1:
+        chosen = [tensors[at] for at in packed]
+        for at, copied in zip(packed, unpack(pack(chosen), chosen), strict=True):
+            made[at] = copied
+    return [x.cpu() if x.is_cuda else x for x in made]
 
 
-def _begin_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy that is complete once the GPU has come so far; into pinned memory, which it reaches by itself."""
-    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
+def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The bytes of contiguous tensors of one device one behind the other, in host memory: wide elements first."""
+    return torch.cat([tensors[at].reshape(-1).view(torch.uint8) for at in _order(tensors)]).cpu()
+
+
+def unpack(packed: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors as those that were packed, over the packed bytes."""
+    made: dict[int, torch.Tensor] = {}
+    start = 0
+    for at in _order(tensors):
+        like = tensors[at]
+        made[at] = packed[start : start + like.nbytes].view(like.dtype).view(like.shape)
+        start += like.nbytes
+    return [made[at] for at in range(len(tensors))]
+
+
+def _order(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """So that each begins at a multiple of its own width."""
+    return sorted(range(len(tensors)), key=lambda at: -tensors[at].element_size())
