@@ -1,1 +1,1 @@
-"""Triton kernels of the GPU path, launched by path_triton and first_pass and nowhere else."""
+"""Triton kernels of the GPU path, launched by the modules above by `launch_triton` and nowhere else."""
