@@ -80,7 +80,8 @@ class Seaweed:
                  "filer.port.grpc", "s3.port", "s3.port.grpc"]  # fmt: skip
         command = [_find_weed(), "-logtostderr=true", "server", "-dir", str(self.folder), "-filer", "-s3",
                    "-ip", "127.0.0.1", "-ip.bind", "127.0.0.1", "-s3.config", str(self.folder / "s3.json"),
-                   "-s3.port.iceberg", "0", "-master.volumeSizeLimitMB", "64", "-master.telemetry=false",
+                   "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false", "-volume.max=30",
+                   "-master.volumeSizeLimitMB=64",
                    *(f"-{name}={port}" for name, port in zip(words, self._ports, strict=True))]  # fmt: skip
         with (self.folder / "log").open("ab") as log:
             self._server = subprocess.Popen(command, stdout=log, stderr=log)
@@ -101,6 +102,9 @@ class Seaweed:
         if self._server is not None:
             self._server.kill()
             self._server.wait()
+        for port in self._ports:  # which it leaves behind
+            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                left.unlink(missing_ok=True)
 
 
 def _find_weed() -> str:

@@ -36,7 +36,7 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 @pytest.fixture(autouse=True)
 def _environment(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
-    point_at(seaweed.endpoint, monkeypatch, attempts=3)
+    point_at(seaweed.endpoint, monkeypatch, attempts=9)
 
 
 def write_run(run: str) -> None:
