@@ -38,21 +38,21 @@ Steps = Generator[Progress, None, None]
 
 def run_campaign(
     plan: Plan,
-    folder: Place,
+    folder: str | Place,
     *,
     allowance: Allowance | None = None,
     workers: int | None = None,
     report: Report | None = None,
     engine: Engine | None = None,
 ) -> Progress:
-    """Run a plan from the start into a new run directory; on this machine, where no engine is given."""
+    """Run a plan from the start into a new run directory, or s3://bucket/prefix; where no engine is given, here."""
     order = _make_order(plan, allowance, workers)
-    campaign = _run_new(plan, folder, engine or open_engine("local"), order)
+    campaign = _run_new(plan, parse_place(folder), engine or open_engine("local"), order)
     return _follow({"": campaign}, plan.device, report)[""]
 
 
 def resume_campaign(
-    folder: Place,
+    folder: str | Place,
     *,
     allowance: Allowance | None = None,
     workers: int | None = None,
@@ -61,6 +61,7 @@ def resume_campaign(
     engine: Engine | None = None,
 ) -> Progress:
     """Complete the plan of a run that was cut off; `ops_folders` again, if it had ops of its own."""
+    folder = parse_place(folder)
     plan = _read_plan(read_description(folder), folder, ops_folders)
     order = _make_order(plan, allowance, workers)
     campaign = _resume(plan, folder, engine or open_engine("local"), order)

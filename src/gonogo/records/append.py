@@ -29,7 +29,7 @@ from gonogo.records.description import (
 )
 from gonogo.records.parts import Row, count_next, encode_rows, write_part
 from gonogo.records.places import Place, S3Place
-from gonogo.records.run_directory import read_run
+from gonogo.records.run_directory import read_begun
 from gonogo.records.schema import KEY
 from gonogo.records.writing import lock_folder
 from gonogo.schema import Record
@@ -134,7 +134,7 @@ def _append_remote(folder: S3Place, environment: dict[str, Any], records: Sequen
 
 def _choose_added(folder: Place, records: Sequence[Record]) -> list[Row]:
     """Rows that the run does not have, numbered behind those that it has."""
-    table = read_run(folder, ["number", *KEY], may_lack=True)
+    table = read_begun(folder, ["number", *KEY])
     known = set(zip(*(table[name].to_pylist() for name in KEY), strict=True))
     fresh = {(record.case, record.kernel, record.contract): record for record in reversed(records)}
     added = [record for key, record in reversed(fresh.items()) if key not in known]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from gonogo.records.description import read_description
 from gonogo.records.local_run import LocalRun
 from gonogo.records.parts import Row, list_parts
-from gonogo.records.places import Place, S3Place
+from gonogo.records.places import Place, S3Place, parse_place
 from gonogo.records.remote_run import RemoteRun
 from gonogo.records.schema import make_schema
 from gonogo.schema import Record
@@ -56,8 +56,16 @@ class RunDirectory:
         self._run.close()
 
 
-def read_run(folder: Place, columns: Sequence[str] | None = None, *, may_lack: bool = False) -> pa.Table:
-    """All rows of a run, each once, in the order of its plan; of `columns` only, if given."""
+def read_run(folder: str | Place, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of a run, each once, in the order of its plan; of `columns` only, if given.
+
+    The run is a directory, or s3://bucket/prefix.
+    """
+    return read_begun(parse_place(folder), columns, may_lack=False)
+
+
+def read_begun(folder: Place, columns: Sequence[str] | None = None, *, may_lack: bool = True) -> pa.Table:
+    """The same of a run that is still written to: a file may be gone, and in a store it need not be closed."""
     read_description(folder)
     names = make_schema().names if columns is None else list(dict.fromkeys(["number", *columns]))
     empty = pa.schema([make_schema().field(name) for name in names]).empty_table()
@@ -68,6 +76,6 @@ def read_run(folder: Place, columns: Sequence[str] | None = None, *, may_lack: b
 
 def read_done(folder: Place) -> dict[tuple[int, str], str]:
     """(number of the case, kernel) of every row of a run → its outcome."""
-    table = read_run(folder, ["number", "kernel", "outcome"], may_lack=True)
+    table = read_begun(folder, ["number", "kernel", "outcome"])
     numbers, kernels, outcomes = (table[name].to_pylist() for name in ("number", "kernel", "outcome"))
     return dict(zip(zip(numbers, kernels, strict=True), outcomes, strict=True))
