@@ -39,6 +39,7 @@ bench: .venv/.installed
 	$(BIN)/python benchmarks/error_scale.py
 	$(BIN)/python benchmarks/campaign.py
 	$(BIN)/python benchmarks/evaluate.py
+	$(BIN)/python benchmarks/object_store.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python benchmarks/false_alarms.py

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -29,16 +30,31 @@ MUST = 2.0
 WANTED = {"text and bound readings": ("bound",), "all that evaluate can load": EVERYTHING}
 
 
-def time_load(place: Place, wanted: tuple[str, ...]) -> float:
-    start = time.perf_counter()
+@dataclass(frozen=True)
+class Cost:
+    """Of reading a run once."""
+
+    wall_s: float
+    cpu_s: float
+    """Of this process and of the server's."""
+
+
+def time_load(place: Place, wanted: tuple[str, ...], server: Seaweed) -> Cost:
+    start, cpu = time.perf_counter(), time.process_time() + server.count_cpu_s()
     load_columns([place], wanted=wanted)
-    return time.perf_counter() - start
+    return Cost(time.perf_counter() - start, time.process_time() + server.count_cpu_s() - cpu)
 
 
-def compare(folder: Path, run: S3Place, wanted: tuple[str, ...], rounds: int) -> tuple[float, float]:
-    """Seconds from disk and from the store: medians of rounds that take turns, after one that is not counted."""
-    pairs = [(time_load(folder, wanted), time_load(run, wanted)) for _ in range(rounds + 1)][1:]
-    return median(disk for disk, _ in pairs), median(store for _, store in pairs)
+def compare(
+    places: tuple[Path, S3Place], wanted: tuple[str, ...], server: Seaweed, rounds: int
+) -> tuple[Cost, Cost]:
+    """From disk and from the store: medians of rounds that take turns, after one that is not counted."""
+    taken = [tuple(time_load(place, wanted, server) for place in places) for _ in range(rounds + 1)][1:]
+    disk, store = (
+        Cost(median(cost.wall_s for cost in costs), median(cost.cpu_s for cost in costs))
+        for costs in zip(*taken, strict=True)
+    )
+    return disk, store
 
 
 def main() -> None:
@@ -64,7 +80,10 @@ def main() -> None:
             for path in files:
                 (run / path.name).write(path)
             size_mb = sum(path.stat().st_size for path in files) / 1e6
-            measured = {what: compare(folder, run, wanted, chosen.rounds) for what, wanted in WANTED.items()}
+            load = os.getloadavg()[0]
+            measured = {
+                what: compare((folder, run), wanted, server, chosen.rounds) for what, wanted in WANTED.items()
+            }
         finally:
             server.kill()
     lines = [
@@ -72,12 +91,14 @@ def main() -> None:
         "",
         f"Machine: {describe_machine()}.",
         f"Made by: `python benchmarks/object_store.py`; {size_mb:,.0f} MB, SeaweedFS on loopback, on these cores.",
-        f"Medians of {chosen.rounds} rounds, from disk and from the store in turns.",
+        f"Medians of {chosen.rounds} rounds, from disk and from the store in turns; load average {load:.1f}.",
+        "Processor time is of reader and server together; other work on the machine changes it less.",
         "",
-        "| what is read | from disk | from the store | ratio | must hold |",
-        "|---|---:|---:|---:|---|",
+        "| what is read | from disk | from the store | ratio | must hold | processor time | ratio |",
+        "|---|---:|---:|---:|---|---:|---:|",
         *(
-            f"| {what} | {disk:.2f} s | {store:.2f} s | {store / disk:.2f} × | ≤ {MUST:g} × |"
+            f"| {what} | {disk.wall_s:.2f} s | {store.wall_s:.2f} s | {store.wall_s / disk.wall_s:.2f} × "
+            f"| ≤ {MUST:g} × | {disk.cpu_s:.2f} s, {store.cpu_s:.2f} s | {store.cpu_s / disk.cpu_s:.2f} × |"
             for what, (disk, store) in measured.items()
         ),
     ]

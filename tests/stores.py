@@ -97,6 +97,12 @@ class Seaweed:
             except InputError:
                 assert time.monotonic() < end, (self.folder / "log").read_text()[-3000:]
 
+    def count_cpu_s(self) -> float:
+        """Processor time that it has taken."""
+        assert self._server is not None
+        fields = Path(f"/proc/{self._server.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         """End it as a power cut would."""
         if self._server is not None:
