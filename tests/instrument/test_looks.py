@@ -41,3 +41,14 @@ def test_together_as_one_by_one(device: str) -> None:
     assert launch_looks(looks, torch.device(device, 0 if device == "cuda" else None)).tolist() == alone
     assert count_unlike(looks).tolist() == alone
     assert count_unlike([]).tolist() == []
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_looks_that_one_program_takes(device: str) -> None:
+    """Few elements, as most outputs have: Triton compiles another kernel for one program."""
+    looks = [
+        Look(look.array[:40], w if isinstance(w := look.wanted, int) else w[:40]) for look in make_looks(device)
+    ]
+    alone = [int(look.count()) for look in looks]
+    assert sum(alone) > 10
+    assert launch_looks(looks, torch.device(device, 0 if device == "cuda" else None)).tolist() == alone

@@ -30,7 +30,7 @@ def look_kernel(table_ptr, out_ptr, programs, BLOCK: tl.constexpr):
     first, second, pattern = tl.load(table_ptr), tl.load(table_ptr + 1), tl.load(table_ptr + 2)
     count, width = tl.load(table_ptr + 3), tl.load(table_ptr + 4)
     start = (tl.program_id(0) % programs).to(tl.int64) * BLOCK
-    step = programs.to(tl.int64) * BLOCK
+    step = tl.full([], BLOCK, tl.int64) * programs  # one program is a constant to Triton, which has no .to
     if start < count:
         if width == 1:
             unlike = count_unlike(first, second, pattern, count, start, step, tl.int8, BLOCK)

@@ -200,7 +200,8 @@ def units_kernel(
     constant, per_magnitude = tl.load(scalars_ptr), tl.load(scalars_ptr + 1)
     per_ulp = tl.load(scalars_ptr + 2)
     worst = tl.zeros([BLOCK], tl.float64)
-    for start in range(pid.to(tl.int64) * BLOCK, count, programs.to(tl.int64) * BLOCK):
+    # One program is a constant to Triton, which has no .to.
+    for start in range(pid.to(tl.int64) * BLOCK, count, tl.full([], BLOCK, tl.int64) * programs):
         at = start + tl.arange(0, BLOCK)
         valid = at < count
         actual = decode(tl.load(a_ptr + at, mask=valid, other=0), KIND_A)
