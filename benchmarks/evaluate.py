@@ -53,6 +53,7 @@ COMMANDS = {
     "calibrate": ["--replace", "-o", "{}/limits"],
     "evaluate": ["--json"],
     "report": ["-o", "{}/report.html"],
+    "sketch": ["-o", "{}/all.sketch"],
 }
 LAUNCH = """
 import json, os, subprocess, sys, time
@@ -305,8 +306,8 @@ def main() -> None:
         "# calibrate, evaluate and report over many records",
         "",
         f"Machine: {describe_machine()}.",
-        "Made by: `python benchmarks/evaluate.py`, which makes the records up. Evaluated are all policies and methods",
-        "under one hold-out, by run. Must hold over 10^8 records: calibrate in 10 s, evaluate in 60 s, all in 2 GB.",
+        "Made by: `python benchmarks/evaluate.py`, which makes the records up. All policies and methods are judged",
+        "under one hold-out, by run. Must hold over 10^8 records: calibrate in 10 s, evaluate in 60 s; 2 GB each.",
         "",
         "| records | runs | command | time | memory at most |",
         "|---:|---:|---|---:|---:|",

@@ -36,6 +36,10 @@ class InputError(GonogoError, ValueError):
     """What was handed in cannot be measured; nothing was computed."""
 
 
+class NoSuchHoldout(InputError):
+    """These runs cannot be held out in that way: there is one run, one op or one device."""
+
+
 def check_type(what: str, value: Any, kinds: type | tuple[type, ...], give: str) -> None:
     """Refuse what is of no such type: `give` says what would be."""
     if not isinstance(value, kinds):

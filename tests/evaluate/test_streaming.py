@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +16,17 @@ from made_records import make_row, write_run
 from gonogo.cli import cli
 from gonogo.errors import InputError
 from gonogo.evaluate import evaluate
+from gonogo.evaluate.drift import find_drift, gather_for_drift
 from gonogo.evaluate.folds import HOLDOUTS, find_medians
+from gonogo.evaluate.policies import NEEDED, list_policies
 from gonogo.evaluate.readings import Kind, Readings, SortedGroup, gather
-from gonogo.evaluate.score import Method, calibrate, default_methods, list_needed
+from gonogo.evaluate.score import Method, calibrate, default_methods, list_needed, tally_rows
 from gonogo.evaluate.sketch import KEYS, OpenSketch, Sketch, find_steps, find_upper_end
+from gonogo.evaluate.strata import Strata
 from gonogo.limits.lock import read_lock
 from gonogo.limits.rules import rule, rule_names
+from gonogo.records import RunDirectory, load_columns, open_runs
 from gonogo.records import columns as record_columns
-from gonogo.records import load_columns, open_runs
 
 RECORDS = Path(__file__).parents[2] / "records"
 RUNS = [RECORDS / "cpu-11", RECORDS / "cpu-12"]
@@ -161,7 +166,7 @@ def test_sketches_on_the_command_line(tmp_path: Path) -> None:
     assert read_lock(tmp_path / "a.lock") == read_lock(tmp_path / "b.lock")
     assert "suspect and no-go are not told apart" in " ".join(call("evaluate", *files)[1].split())
     for words, told in (
-        (("evaluate", files[0]), "needs runs in two of 16"),
+        (("evaluate", files[0]), "so none can be held out. Add sketches of other runs"),
         (("evaluate", *files, "--sweep"), "as a whole: leave out --holdout"),
         (("calibrate", files[0], str(RUNS[1])), "Make one of both: gonogo sketch"),
         (("calibrate", *files, "--gauge", "ulp"), "a sketch has readings in bound, absolute, and none in ulp"),
@@ -175,3 +180,86 @@ def test_sketches_on_the_command_line(tmp_path: Path) -> None:
         code, said = call(*words)
         assert code != 0, words
         assert told in said, (words, said)
+
+
+def read_sketch_beside(tmp_path: Path, runs: dict[str, list[dict[str, Any]]]) -> tuple[Any, Any]:
+    """What an evaluation by run and one of a sketch find, of runs that are in folds of their own."""
+    for name, rows in runs.items():
+        write_run(tmp_path / name, rows)
+    source = open_runs([tmp_path], wanted=list_needed(default_methods(), "run"))
+    sketch = Sketch.make(source)
+    assert len(set(OpenSketch(sketch)._fold.tolist())) == len(runs)  # else another name would do
+    return evaluate(source, "run"), OpenSketch(sketch).evaluate()
+
+
+def test_a_sketch_judges_runs_without_controls_and_none_without_limits(tmp_path: Path) -> None:
+    controls = [make_row("softmax_triton", bound=1.0, max_abs=1.0, current_atol=0.1) for _ in range(4)]
+    faulty = [make_row("softmax_triton_buggy", "faulty", bound=9.0) for _ in range(7)]
+    crash = [make_row("softmax_triton_buggy", "faulty", outcome="crashed", bits_equal=None, bound=None)]
+    others = [make_row("softmax_triton", bound=1.0, max_abs=1.0, current_atol=0.1) for _ in range(4)]
+    exact, near = read_sketch_beside(tmp_path, {"a": controls, "b": others, "c2": [*faulty, *crash]})
+    for ours, theirs in zip(near.scores, exact.scores, strict=True):
+        assert ours.to_dict() == theirs.to_dict(), ours.name
+    assert (exact.scores[0].bins["all"].no_go, exact.scores[1].bins["all"].cases) == (8, 0)
+
+
+def test_a_percentile_of_zeros_is_zero_in_a_sketch(tmp_path: Path) -> None:
+    rows = [make_row("softmax_triton", max_abs=0.0) for _ in range(96)]
+    rows += [make_row("softmax_triton", max_abs=0.01) for _ in range(4)]
+    sketch = OpenSketch(Sketch.make(open_runs([write_run(tmp_path / "run", rows)])))
+    (limit,) = sketch.calibrate(default_methods()[1])
+    assert (limit.value, limit.worst, limit.exceeding) == (0.0, pytest.approx(0.01), 4)
+
+
+def test_runs_of_one_name_are_two_and_a_copy_is_none(tmp_path: Path) -> None:
+    for folder in ("16", "17"):
+        write_run(tmp_path / folder / "h200-0", [make_row("softmax_triton")])
+    shutil.copytree(tmp_path / "16" / "h200-0", tmp_path / "copy")
+    one, two, copy = (
+        Sketch.make(open_runs([tmp_path / name])) for name in ("16/h200-0", "17/h200-0", "copy")
+    )  # fmt: skip
+    assert (Sketch.merge([one, two]).records, len(Sketch.merge([one, two]).runs)) == (2, 2)
+    with pytest.raises(InputError, match="run h200-0 is in two of these sketches"):
+        Sketch.merge([one, copy])
+
+
+def test_drift_to_infinity_does_not_hold(tmp_path: Path) -> None:
+    method = default_methods()[0]
+    sides = []
+    for name, bounds in (("before", [0.5] * 10), ("after", [0.5] * 10 + [np.inf] * 10)):
+        run = write_run(tmp_path / name, [make_row("softmax_triton", bound=bound) for bound in bounds])
+        sides.append(gather_for_drift(open_runs([run]), method))
+    (drift,) = find_drift(sides[0], sides[1], method)
+    assert (drift.after.cases, drift.after.largest, drift.above, drift.holds) == (20, np.inf, 10, False)
+
+
+def test_more_names_than_codes_are_refused(tmp_path: Path) -> None:
+    rows = [make_row(f"kernel_{number}") for number in range(33_000)]
+    run = write_run(tmp_path / "run", rows)
+    for read in (load_columns, lambda paths: evaluate(open_runs(paths), "none")):
+        with pytest.raises(InputError, match="and 32,767 can be told apart"):
+            read([run])
+
+
+def test_outputs_of_billions_of_elements_have_a_median(tmp_path: Path) -> None:
+    rows = [make_row("matmul_torch", op="matmul", count=3 * 10**9), make_row("relu_torch", op="relu", count=5)]
+    assert find_medians(open_runs([write_run(tmp_path / "run", rows)])) == {"matmul": 3e9, "relu": 5.0}
+
+
+def test_a_run_that_is_closed_while_it_is_read_is_told(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "run", {"plan": {}, "environment": {}}, part_rows=1)
+    for _ in range(12):
+        directory.append_rows([make_row("softmax_triton")])
+    source = open_runs([tmp_path / "run"])
+    assert sum(source.map_blocks(len)) == 12
+    directory.close()
+    with pytest.raises(InputError, match="was added to or closed while it was read: start again"):
+        list(source.map_blocks(len))
+
+
+def test_many_distributions_are_told_apart(tmp_path: Path) -> None:
+    rows = [make_row("softmax_triton", distribution=f"d{number}") for number in range(200)]
+    source = open_runs([write_run(tmp_path / "run", rows)])
+    strata = Strata(("cell", "bin", "distribution"))
+    counts = tally_rows(source, strata, policies=list_policies(), needed=NEEDED)[0]
+    assert (counts.control_cases, counts.bins["all"].cases, len(strata)) == (200, 0, 200)

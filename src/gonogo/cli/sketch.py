@@ -46,7 +46,8 @@ def sketch(runs: tuple[Place, ...], out: Path, as_json: bool) -> None:
     with write_to(out):
         made.write(out)
     if as_json:
-        print_json({"schema": SCHEMA, "out": str(out), "records": made.records, "runs": list(made.runs),
+        names = [name for name, _ in made.runs.values()]
+        print_json({"schema": SCHEMA, "out": str(out), "records": made.records, "runs": names,
                     "counts": made.table.num_rows, "bytes": out.stat().st_size})  # fmt: skip
     else:
         echo(

@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int32]
 Codes = npt.NDArray[np.int16]
 
-STEPS = (("op", "dtype", "role", "kernel"), ("contract",), ("calibrate_against",))
+STEPS = (("op", "dtype", "role"), ("kernel",), ("contract",), ("calibrate_against",))
 """What makes a cell, some columns at a time: of all at once there would be too many combinations."""
 PARTS = tuple(name for names in STEPS for name in names)
 
@@ -144,11 +144,11 @@ class CellTable:
         Of a control with rows of several contracts, the last by name: cells come in any order.
         """
         op, kernel, dtype, contract = (self.codes[name] for name in ("op", "kernel", "dtype", "contract"))
-        table = np.full([len(self.names[name]) + 1 for name in ("op", "kernel", "dtype")], -1, np.int16)
+        promised: dict[tuple[int, int, int], int] = {}
         for cell in sorted(np.flatnonzero(self.is_control).tolist(), key=lambda cell: self.name("contract", cell)):
-            table[op[cell], kernel[cell], dtype[cell]] = contract[cell]
-        contracts: Codes = table[op, self.source, dtype]
-        return contracts
+            promised[int(op[cell]), int(kernel[cell]), int(dtype[cell])] = int(contract[cell])
+        keys = zip(op.tolist(), self.source.tolist(), dtype.tolist(), strict=True)
+        return np.array([promised.get(key, -1) for key in keys], np.int16)
 
 
 def _find(names: list[str], name: str) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from gonogo.errors import InputError
+from gonogo.errors import InputError, NoSuchHoldout
 from gonogo.evaluate.cells import CellTable
 from gonogo.evaluate.rows import Mask, Rows
 from gonogo.records import Columns, Source
@@ -23,6 +23,8 @@ HOLDOUTS = ("none", "run", "implementation", "distribution", "shape", "op", "dev
 """`none` is in-sample: limits are judged on the rows they were made from, and look better than they are."""
 SMALL, LARGE = 0, 1
 """Keys of the hold-out by shape."""
+SIZE_BITS = 48
+"""More than any output has elements."""
 NOBODY = 0
 """Number of the fold of rows that no fold judges; the first is 1."""
 
@@ -59,9 +61,11 @@ class Holdout:
         if name not in HOLDOUTS:
             raise InputError(f"unknown hold-out {name!r}; known: {', '.join(HOLDOUTS)}")
         if name == "run" and len(source.runs) < 2:
-            raise InputError("hold-out run needs two runs or more; this is one. Use --holdout none, or add a run")
+            raise NoSuchHoldout(
+                "hold-out run needs two runs or more; this is one. Use --holdout none, or add a run"
+            )
         if name == "device" and len(set(source.devices)) < 2:
-            raise InputError("hold-out device needs runs of two devices or more; these are of one")
+            raise NoSuchHoldout("hold-out device needs runs of two devices or more; these are of one")
         return cls(name, tuple(source.runs), tuple(source.devices), find_medians(source) if name == "shape" else {})
 
     @property
@@ -103,7 +107,7 @@ class Holdout:
             yield Fold("larger shapes", ~large, large)
         else:
             if self.name == "op" and np.count_nonzero(calibrating) < 2:
-                raise InputError("hold-out op needs records of two ops or more; these are of one")
+                raise NoSuchHoldout("hold-out op needs records of two ops or more; these are of one")
             whole = self.name in ("run", "device")  # one without such readings is judged all the same
             for key in np.flatnonzero(everything if whole else calibrating):
                 here = np.arange(len(calibrating)) == key
@@ -121,8 +125,11 @@ def find_medians(source: Source) -> dict[str, float]:
     def count_sizes(columns: Columns) -> dict[tuple[int, int], int]:
         rows = Rows(columns)
         sizes, ops = columns.size[rows.calibrating], columns.codes["op"][rows.calibrating]
-        pairs, counts = np.unique(ops.astype(np.int64) << 32 | sizes.astype(np.int64), return_counts=True)
-        return {(int(pair >> 32), int(pair & 0xFFFFFFFF)): int(n) for pair, n in zip(pairs, counts, strict=True)}
+        pairs, counts = np.unique(ops.astype(np.int64) << SIZE_BITS | sizes, return_counts=True)
+        return {
+            (int(pair >> SIZE_BITS), int(pair) & ((1 << SIZE_BITS) - 1)): int(count)
+            for pair, count in zip(pairs, counts, strict=True)
+        }
 
     counted: dict[int, dict[int, int]] = {}
     for block in source.map_blocks(count_sizes, {"absolute", "size"}):

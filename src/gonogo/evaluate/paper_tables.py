@@ -165,7 +165,7 @@ def make_recall(scores: Mapping[str, Score], cells: CellTable) -> Table:
 
 def _order(cells: CellTable) -> Callable[[tuple[Any, ...]], tuple[str, int]]:
     """By kernel, and dtypes as gonogo lists them."""
-    known = {name: at for at, name in enumerate((*DTYPES, *cells.names["dtype"]))}
+    known = {name: at for at, name in enumerate(dict.fromkeys((*DTYPES, *sorted(cells.names["dtype"]))))}
     return lambda line: (line[0], known[line[1]])
 
 

@@ -2,7 +2,7 @@
 
 How many there are and the largest is kept of each cell and key, and that is all that most rules ask for. For those
 that ask for a rank, readings are written to a temporary file, block by block and sorted by cell: a group of them is
-read back when its limit is made, so memory holds one group and never all.
+read back when its limit is made, so memory holds a group for each thread and never all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IN_MEMORY_BYTES = 2**25
 VALUE, KEY = np.dtype(np.float32), np.dtype(np.int16)
 
 Numbers = npt.NDArray[np.int64]
-Cells32 = npt.NDArray[np.int32]
+CellNumbers = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 
 
@@ -40,13 +40,25 @@ class Kind:
     passing_only: bool = False
 
 
+class Summary:
+    """Of cell and key, how many readings there are and the largest."""
+
+    def __init__(self) -> None:
+        self.counts: Numbers = np.zeros((0, 0), np.int64)
+        self.largest: Floats = np.zeros((0, 0), np.float32)
+
+    def grow(self, cells: int, keys: int) -> None:
+        """Have room for so many, if there is less."""
+        more = [(0, max(0, new - old)) for new, old in zip((cells, keys), self.counts.shape, strict=True)]
+        if any(after for _, after in more):
+            self.counts, self.largest = np.pad(self.counts, more), np.pad(self.largest, more)
+
+
 class Readings:
     """Readings of one kind."""
 
     def __init__(self, *, keeps_all: bool) -> None:
-        self.counts = np.zeros((0, 0), np.int64)
-        """Of cell and key."""
-        self.largest = np.zeros((0, 0), np.float32)
+        self.finite, self.infinite = Summary(), Summary()
         self._lock = threading.Lock()
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) if keeps_all else None  # noqa: SIM115
         if self._file is not None:
@@ -57,31 +69,43 @@ class Readings:
     def add(
         self, cells: npt.NDArray[np.int32], keys: npt.NDArray[np.int16], values: npt.NDArray[np.float32]
     ) -> None:
-        """Take the finite ones of a block."""
-        finite = np.isfinite(values)
+        """Take the readings of a block; of infinite ones no more than their number."""
+        infinite, finite = np.isinf(values), np.isfinite(values)
+        if infinite.any():
+            self._add(cells[infinite], keys[infinite], values[infinite], self.infinite)
         if not finite.all():
             cells, keys, values = cells[finite], keys[finite], values[finite]
         if not len(values):
             return
         if bool((values < 0).any()):
             raise InputError(f"a reading of {values.min()} is negative: no gauge has one. Make the records anew")
-        shape = int(cells.max()) + 1, int(keys.max()) + 1
-        places = cells * np.int32(shape[1]) + keys
+        self._add(cells, keys, values, self.finite)
+        if self._file is not None:
+            self._write(cells, keys, values)
+
+    def _add(self, cells: CellNumbers, keys: Keys, values: Floats, summary: Summary) -> None:
+        there, place = np.unique(keys, return_inverse=True)  # of one run, mostly
+        shape = int(cells.max()) + 1, len(there)
+        places = cells * np.int32(shape[1]) + place.astype(np.int32)
         counts = np.bincount(places, minlength=shape[0] * shape[1]).reshape(shape)
         largest = np.zeros(shape[0] * shape[1], np.float32)
         np.maximum.at(largest, places, values)
         with self._lock:
-            self._grow(shape)
-            self.counts[: shape[0], : shape[1]] += counts
-            here = self.largest[: shape[0], : shape[1]]
-            np.maximum(here, largest.reshape(shape), out=here)
-        if self._file is not None:
-            self._write(cells, keys, values)
+            summary.grow(shape[0], int(there[-1]) + 1)
+            summary.counts[: shape[0], there] += counts
+            summary.largest[: shape[0], there] = np.maximum(
+                summary.largest[: shape[0], there], largest.reshape(shape)
+            )
 
-    def _grow(self, shape: tuple[int, int]) -> None:
-        more = [(0, max(0, new - old)) for new, old in zip(shape, self.counts.shape, strict=True)]
-        if any(after for _, after in more):
-            self.counts, self.largest = np.pad(self.counts, more), np.pad(self.largest, more)
+    @property
+    def counts(self) -> Numbers:
+        """Finite readings of each cell and key."""
+        return self.finite.counts
+
+    @property
+    def largest(self) -> Floats:
+        """Of these."""
+        return self.finite.largest
 
     def _write(
         self, cells: npt.NDArray[np.int32], keys: npt.NDArray[np.int16], values: npt.NDArray[np.float32]
@@ -94,21 +118,29 @@ class Readings:
         with self._lock:
             self._file.seek(0, 2)
             self._blocks.append((self._file.tell(), starts))
-            self._file.write(content)
+            try:
+                self._file.write(content)
+            except OSError as error:
+                raise InputError(
+                    f"no room for readings in {tempfile.gettempdir()}: {error.strerror}. They take 6 bytes each; "
+                    "name a larger folder by TMPDIR"
+                ) from None
 
     def resize(self, cells: int, keys: int) -> None:
         """Have room for all cells and keys, also those without a reading."""
-        self._grow((max(cells, self.counts.shape[0]), max(keys, self.counts.shape[1])))
+        for summary in (self.finite, self.infinite):
+            summary.grow(cells, keys)
 
     def group(self, cells: Numbers) -> Group:
         """The readings of some cells, by key."""
         counts, largest = self.counts[cells].sum(0), self.largest[cells].max(0, initial=0.0)
+        infinite = self.infinite.counts[cells].sum(0)
         if self._file is None:
-            return Group(counts, largest)
+            return Group(counts, largest, infinite)
         values, keys = self._fetch(cells)
         order = np.argsort(values, kind="stable")
         by_key = np.argsort(keys[order], kind="stable").astype(np.int64)  # places in the order, key by key
-        return SortedGroup(counts, largest, values[order], by_key, np.cumsum([0, *counts]))
+        return SortedGroup(counts, largest, infinite, values[order], by_key, np.cumsum([0, *counts]))
 
     def _fetch(self, cells: Numbers) -> tuple[Floats, Keys]:
         """The readings of some cells, and their keys."""
@@ -135,6 +167,8 @@ class Group:
 
     counts: Numbers
     largests: Floats
+    infinite: Numbers
+    """How many of each key are infinite, and in nothing else here."""
 
     def of_keys(self, keys: Mask) -> OfKeys:
         """Those of some keys."""
@@ -178,8 +212,9 @@ class SortedGroup(Group):
         return len(self.values) - first - int((left_out >= first).sum())
 
     def take(self, keys: Mask) -> npt.NDArray[np.float64]:
-        """The readings of some keys."""
-        return np.delete(self.values, self._find_left_out(keys)).astype(np.float64)
+        """The readings of some keys, infinite ones among them."""
+        finite = np.delete(self.values, self._find_left_out(keys)).astype(np.float64)
+        return np.append(finite, np.full(int(self.infinite[keys].sum()), np.inf))
 
 
 @dataclass(frozen=True)

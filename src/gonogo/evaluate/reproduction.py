@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gonogo._version import __version__
-from gonogo.errors import BackendMissing, InputError
+from gonogo.errors import BackendMissing, InputError, NoSuchHoldout
 from gonogo.evaluate import evaluate_by, filter_columns, make_non_finite_table, train_judge
 from gonogo.evaluate.figure import Cell, draw_tightening
 from gonogo.evaluate.folds import HOLDOUTS
@@ -58,7 +58,7 @@ def reproduce_paper(columns: Columns) -> Reproduction:
         try:
             judge = train_judge(columns, holdout, every_method=holdout in ("run", "none"))
             evaluation = evaluate_by(columns, judge, TELLS_APART)
-        except InputError:  # one run, or one device: that hold-out does not exist here
+        except NoSuchHoldout:  # one run, or one device: that hold-out does not exist here
             continue
         evaluations += evaluation.to_tables()
         named = [score for score in evaluation.scores if "×" not in score.name]

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from gonogo.errors import TooFewCases
 from gonogo.evaluate.beside_controls import NEEDED, CaseErrors
 from gonogo.evaluate.cells import Cells
-from gonogo.evaluate.folds import NOBODY
+from gonogo.evaluate.folds import NOBODY, Fold
 from gonogo.evaluate.readings import Gathered, Group, Kind, OfKeys, gather
 from gonogo.evaluate.rows import Mask, Rows
 from gonogo.evaluate.strata import Strata
@@ -126,7 +127,7 @@ class Judge:
     ) -> Judge:
         """Go through the controls of some runs, and make the limits of every fold."""
         gathered = gather(source, list_kinds(methods), holdout, numbering=numbering)
-        limits = [find_limits(gathered, method, across=holdout == "implementation") for method in methods]
+        limits = find_limits(gathered, methods, across=holdout == "implementation")
         return cls(gathered, methods, limits, gathered.number_folds())
 
     @property
@@ -148,8 +149,13 @@ class Judge:
             readings = block.columns.readings
             explained = readings["deterministic"] if method.gauge == "bound" else np.nan
             decisions = decide(sound, readings[method.gauge], limit, explained)
-            decisions[np.isnan(limit) & (sound | np.isnan(limits).all())] = UNJUDGED
+            decisions[find_unjudged(limit, sound, limits)] = UNJUDGED
             yield decisions
+
+
+def find_unjudged(limit: npt.NDArray[np.float64], sound: Mask, limits: npt.NDArray[np.float64]) -> Mask:
+    """Rows without a limit: sound ones, and all where none of the `limits` of a method could be made."""
+    return np.isnan(limit) & (sound | np.isnan(limits).all())
 
 
 def list_kinds(methods: Sequence[Method]) -> dict[Kind, bool]:
@@ -224,44 +230,62 @@ def score_methods(
     return tally_rows(source, open_strata(source, dimensions), [Judge.train(source, holdout, methods)])
 
 
-def find_limits(gathered: Gathered, method: Method, *, across: bool = False) -> npt.NDArray[np.float64]:
-    """The limit of each fold and cell; NaN where there is none."""
-    groups, names = gathered.cells.group(method.rule, method.gauge, across_kernels=across)
-    limits = np.full((len(gathered.folds) + 1, len(gathered.cells)), np.nan)
+def find_limits(
+    gathered: Gathered, methods: Sequence[Method], *, across: bool = False
+) -> list[npt.NDArray[np.float64]]:
+    """Of each method, the limit of each fold and cell; NaN where there is none."""
+    limits = [np.full((len(gathered.folds) + 1, len(gathered.cells)), np.nan) for _ in methods]
     keys = gathered.holdout.find_keys_of_cells(gathered.cells)
-    spares = Spares(gathered, method)
+    # Methods that differ by rank or factor alone have the same groups: each is read and sorted once for all.
+    alike: dict[tuple[Kind, str], list[int]] = {}
+    for number, method in enumerate(methods):
+        alike.setdefault((method.kind, method.rule.pools), []).append(number)
 
-    def fill(group: int) -> None:
-        op, contract, *_ = names[group]
-        cells = np.flatnonzero(groups == group)
-        pool = Pooled.open(gathered, method, contract, cells)
-        for number, fold in enumerate(gathered.folds, start=1):
-            here = cells if keys is None else cells[fold.judge[keys[cells]]]
-            if here.size:
-                value = pool.find_value(fold.calibrate)
-                is_vacuous = method.otherwise is not None and method.is_vacuous(op, contract, value)
-                limits[number, here] = spares.find_value(contract, number) if is_vacuous else value
+    def fill(numbers: Sequence[int], cells: Numbers, op: str, contract: str) -> None:
+        by_op = open_groups(gathered, methods[numbers[0]], cells)
+        for number in numbers:
+            pool = Pooled(methods[number], contract, by_op)
+            for at, fold in enumerate(gathered.folds, start=1):
+                here = cells if keys is None else cells[fold.judge[keys[cells]]]
+                if here.size:
+                    limits[number][at, here] = _find_limit(gathered, pool, op, fold)
 
-    with ThreadPoolExecutor() as pool:  # most of the time goes into sorting, which leaves the interpreter free
-        list(pool.map(fill, range(len(names))))
+    with ThreadPoolExecutor(pa.cpu_count()) as threads:  # sorting leaves the interpreter free
+        for numbers in alike.values():
+            method = methods[numbers[0]]
+            groups, names = gathered.cells.group(method.rule, method.gauge, across_kernels=across)
+            members = [np.flatnonzero(groups == group) for group in range(len(names))]
+            ops, contracts = [name[0] for name in names], [name[1] for name in names]
+            list(threads.map(partial(fill, numbers), members, ops, contracts))
     return limits
+
+
+def _find_limit(gathered: Gathered, pool: Pooled, op: str, fold: Fold) -> float:
+    """A limit's value; where it is vacuous, that of all ops, if the method says so."""
+    value, method = pool.find_value(fold.calibrate), pool.method
+    if method.otherwise is None or not method.is_vacuous(op, pool.contract, value):
+        return value
+    spare = replace(method, rule=method.otherwise)
+    groups, names = gathered.cells.group(spare.rule, spare.gauge)
+    cells = np.flatnonzero(groups == [name[1] for name in names].index(pool.contract))
+    return Pooled(spare, pool.contract, open_groups(gathered, spare, cells)).find_value(fold.calibrate)
+
+
+def open_groups(gathered: Gathered, method: Method, cells: Numbers) -> list[Group]:
+    """The readings that one limit is made from: of one group, or for all ops op by op."""
+    readings, ops = gathered.readings[method.kind], gathered.cells.codes["op"][cells]
+    if method.rule.pools != "contract":
+        return [readings.group(cells)]
+    return [readings.group(cells[ops == op]) for op in np.unique(ops)]
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """The readings that one limit is made from: of one group, or for all ops op by op."""
+    """A method, and the readings that one limit is made from: of one group, or for all ops op by op."""
 
     method: Method
     contract: str
     by_op: Sequence[Group]
-
-    @classmethod
-    def open(cls, gathered: Gathered, method: Method, contract: str, cells: Numbers) -> Pooled:
-        """Of some cells."""
-        readings, ops = gathered.readings[method.kind], gathered.cells.codes["op"][cells]
-        if method.rule.pools != "contract":
-            return cls(method, contract, [readings.group(cells)])
-        return cls(method, contract, [readings.group(cells[ops == op]) for op in np.unique(ops)])
 
     def find_value(self, keys: Mask) -> float:
         """A limit's value alone, NaN where there is none: what a limit is worth takes longer to find."""
@@ -315,20 +339,6 @@ class OfOps:
         return sum(op.count_above(value) for op in self.ops)
 
 
-class Spares:
-    """By contract and fold, the limit for all ops: what a group is held to that would have a vacuous one."""
-
-    def __init__(self, gathered: Gathered, method: Method) -> None:
-        self._gathered, self._method = gathered, replace(method, rule=method.otherwise or method.rule)
-
-    def find_value(self, contract: str, fold: int) -> float:
-        """NaN where there is none."""
-        groups, names = self._gathered.cells.group(self._method.rule, self._method.gauge)
-        cells = np.flatnonzero(groups == [name[1] for name in names].index(contract))
-        pool = Pooled.open(self._gathered, self._method, contract, cells)
-        return pool.find_value(self._gathered.folds[fold - 1].calibrate)
-
-
 def calibrate(source: Source, method: Method) -> list[Limit]:
     """The limits of all controls of some runs."""
     return make_limits(gather(source, list_kinds([method])), method, source.runs)
@@ -341,7 +351,8 @@ def make_limits(gathered: Gathered, method: Method, runs: Sequence[str]) -> list
     limits = []
     for group in np.unique(groups[counts[:, keys].sum(1) > 0]):
         op, contract, kernel, dtype = names[group]
-        readings = Pooled.open(gathered, method, contract, np.flatnonzero(groups == group)).of_keys(keys)
+        by_op = open_groups(gathered, method, np.flatnonzero(groups == group))
+        readings = Pooled(method, contract, by_op).of_keys(keys)
         made_from = f"{len(readings.ops)} ops" if isinstance(readings, OfOps) else kernel or None
         try:
             limits.append(make_limit(

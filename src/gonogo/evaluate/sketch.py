@@ -5,17 +5,17 @@ readings by the first 16 bits of their float32 pattern: sign, exponent and 7 bit
 from it is the upper end of such a step, so it is less than 2^-7 of itself too large and never too small. Exact are
 how many there are, the largest, every limit that is made from the largest, and what each policy says.
 
-Runs are dealt to 16 folds by their names, and a fold is held out at a time: of 10^5 runs none can be told apart.
+Runs are dealt to 16 folds, and one fold is held out at a time: a sketch does not tell its runs apart otherwise.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,28 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gonogo.errors import InputError
+from gonogo.errors import InputError, NoSuchHoldout
 from gonogo.evaluate import Evaluation, count_left_out, order_reasons
 from gonogo.evaluate.cells import PARTS, Cells, CellTable
 from gonogo.evaluate.folds import Fold, Holdout
 from gonogo.evaluate.policies import NEEDED, list_policies
 from gonogo.evaluate.readings import Gathered, Group, Kind
 from gonogo.evaluate.rows import Mask
-from gonogo.evaluate.score import Block, Method, default_methods, find_limits, make_all_limits, tally_rows
+from gonogo.evaluate.score import (
+    Block,
+    Method,
+    default_methods,
+    find_limits,
+    find_unjudged,
+    make_all_limits,
+    tally_rows,
+)
 from gonogo.evaluate.strata import CONTROLS, FOLDS, Strata, StrataTable
 from gonogo.evaluate.tally import KINDS, UNJUDGED, Counts, Score
 from gonogo.limits import Limit
-from gonogo.records import Source
+from gonogo.records import StreamedRuns
 from gonogo.records.places import Place
+from gonogo.records.writing import write_atomically
 from gonogo.verdict.judge import GO, NO_GO
 
 SUFFIX = ".sketch"
@@ -103,14 +112,14 @@ class Sketch:
     table: pa.Table
     """KEYS, rows, and of controls' readings the largest."""
     records: int
-    runs: dict[str, str]
-    """Names, and the device of each."""
+    runs: dict[str, tuple[str, str]]
+    """By what its run.json says, the name of each and its device."""
     left_out: dict[str, int]
 
     @classmethod
-    def make(cls, source: Source) -> Sketch:
+    def make(cls, source: StreamedRuns) -> Sketch:
         """Go through some runs once."""
-        strata = Strata(("cell", "bin", "fold"), folds=[zlib.crc32(run.encode()) % FOLDS for run in source.runs])
+        strata = Strata(("cell", "bin", "fold"), folds=[int(run, 16) % FOLDS for run in source.identities])
         numbering, histograms = Cells(), {kind: Histogram() for kind in READ}
         left_out: dict[str, int] = {}
         lock = threading.Lock()
@@ -132,18 +141,21 @@ class Sketch:
         described = _Described(strata.close(), numbering.close(source.names))
         tables = [described.tell_histogram(kind, histogram) for kind, histogram in histograms.items()]
         tables += [described.tell_score(score) for score in scores]
-        runs = dict(zip(source.runs, source.devices, strict=True))
+        runs = {
+            identity: (name, device)
+            for identity, name, device in zip(source.identities, source.runs, source.devices, strict=True)
+        }
         return cls(pa.concat_tables(tables), len(source), runs, order_reasons(left_out))
 
     @classmethod
     def merge(cls, sketches: Sequence[Sketch]) -> Sketch:
         """What one sketch of all their runs would be."""
-        runs: dict[str, str] = {}
+        runs: dict[str, tuple[str, str]] = {}
         left_out: dict[str, int] = {}
         for sketch in sketches:
             for run in runs.keys() & sketch.runs.keys():
                 raise InputError(
-                    f"run {run} is in two of these sketches: its rows would count twice. Leave one out"
+                    f"run {runs[run][0]} is in two of these sketches: its rows would count twice. Leave one out"
                 )
             runs |= sketch.runs
             for reason, count in sketch.left_out.items():
@@ -158,24 +170,31 @@ class Sketch:
         facts = {"records": self.records, "runs": self.runs, "left_out": self.left_out}
         told = json.dumps(facts | {"schema": SCHEMA}).encode()
         table = self.table.replace_schema_metadata({"gonogo_sketch": told})
-        pq.write_table(table, path, compression="zstd", use_dictionary=[*PARTS, "kind"])
+        file = BytesIO()
+        pq.write_table(table, file, compression="zstd", use_dictionary=[*PARTS, "kind"])
+        write_atomically(path, file.getvalue())
 
     @classmethod
     def read(cls, path: Path) -> Sketch:
         """What `write` has written; anything else is refused."""
         try:
             table = pq.read_table(path)
-            facts = json.loads((table.schema.metadata or {})[b"gonogo_sketch"])
+            told = (table.schema.metadata or {}).get(b"gonogo_sketch")
+            if told is None:
+                raise InputError(f"{path} is not a sketch, but another Parquet file. Name it otherwise")
+            facts = json.loads(told)
             if facts["schema"] != SCHEMA:
                 raise InputError(f"{path} is a sketch of schema {facts['schema']}, and this gonogo reads {SCHEMA}")
             plain = table.select([*KEYS, "rows", "largest"]).replace_schema_metadata(None)
-            return cls(plain, int(facts["records"]), dict(facts["runs"]), dict(facts["left_out"]))
+            runs = {identity: (str(name), str(device)) for identity, (name, device) in facts["runs"].items()}
+            return cls(plain, int(facts["records"]), runs, dict(facts["left_out"]))
+        except InputError:
+            raise
         except FileNotFoundError:
             raise InputError(f"there is no sketch {path}. Make one with: gonogo sketch RUNS -o {path}") from None
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-            raise InputError(
-                f"{path} is not a sketch: {str(error).splitlines()[0]}. Make one with: gonogo sketch RUNS"
-            ) from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+            why = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(f"{path} is not a sketch: {why}. Make one with: gonogo sketch RUNS") from None
 
 
 def split_sketches(paths: Sequence[Place]) -> tuple[list[Path], list[Place]]:
@@ -260,8 +279,10 @@ class SketchedGroup(Group):
         """The upper end of the step that the reading of a rank is in; the largest is exact."""
         ends = np.cumsum(self.rows[keys].sum(0))
         largest = float(self.largests[keys].max(initial=0.0))
+        if rank == ends[-1] - 1:
+            return largest
         step = int(self.steps[np.searchsorted(ends, rank, side="right")])
-        return largest if rank == ends[-1] - 1 or not step else min(find_upper_end(step), largest)
+        return min(find_upper_end(step), largest) if step else 0.0
 
     def count_above(self, keys: Mask, value: float) -> int:
         """How many are of a higher step: those of the step itself are held to be within."""
@@ -287,7 +308,7 @@ class SketchedReadings:
         np.add.at(rows, (self._keys[here], place), self._rows[here])
         largest = np.zeros(FOLDS, np.float32)
         np.fmax.at(largest, self._keys[here], self._largest[here])
-        return SketchedGroup(self.counts[cells].sum(0), largest, steps, rows)
+        return SketchedGroup(self.counts[cells].sum(0), largest, np.zeros(FOLDS, np.int64), steps, rows)
 
 
 class OpenSketch:
@@ -319,12 +340,12 @@ class OpenSketch:
     @property
     def runs(self) -> list[str]:
         """Their names."""
-        return list(self.sketch.runs)
+        return [name for name, _ in self.sketch.runs.values()]
 
     @property
     def devices(self) -> list[str]:
         """Of each run."""
-        return list(self.sketch.runs.values())
+        return [device for _, device in self.sketch.runs.values()]
 
     @property
     def names(self) -> dict[str, list[str]]:
@@ -335,10 +356,13 @@ class OpenSketch:
         """What limits are made from: by folds of runs, or in-sample."""
         readings = {kind: self._open_readings(kind) for kind in READ}
         every = np.ones(FOLDS, bool)
-        there = np.flatnonzero(readings[READ[0]].counts.sum(0))
+        there = np.unique(self._fold)
         folds = [Fold(f"fold {key}", ~(at := np.arange(FOLDS) == key), at) for key in there] if held_out else []
         if held_out and len(folds) < 2:
-            raise InputError("hold-out by folds of runs needs runs in two of 16: these are too few")
+            raise NoSuchHoldout(
+                f"all {len(self.runs)} runs of this sketch are in one of its {FOLDS} folds, so none can be held "
+                "out. Add sketches of other runs"
+            )
         holdout = Holdout("run" if held_out else "none", (), ())
         rows = int(readings[READ[0]].counts.sum())
         return Gathered(holdout, Cells(), self.cells, readings, folds, FOLDS, rows, every)  # type: ignore[arg-type]
@@ -377,14 +401,15 @@ class OpenSketch:
 
     def _score_method(self, gathered: Gathered, method: Method) -> Score:
         strata, stratum = self._strata
-        limits = find_limits(gathered, method)
+        (limits,) = find_limits(gathered, [method])
         fold_of_key = gathered.number_folds()
         here = np.flatnonzero(self._kind == _name_kind(replace(method.kind, passing_only=False)))
         limit = limits[fold_of_key[self._fold[here]], self._cell[here]]
         unsound = self._step[here] == UNSOUND
         steps = find_steps(limit.astype(np.float32), np.ones(len(here), bool))
         above = unsound | (self._step[here] > steps)
-        decisions = np.where(np.isnan(limit) & ~unsound, UNJUDGED, np.where(above, NO_GO, GO))
+        unjudged = find_unjudged(limit, ~unsound, limits)
+        decisions = np.where(unjudged, UNJUDGED, np.where(above, NO_GO, GO))
         counts: Counts = np.zeros((len(strata), KINDS), np.int64)
         np.add.at(counts, (stratum[here], decisions + 1), self._rows[here])
         score = Score(method.name, method.gauge, method.rule.name)

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from gonogo.errors import InputError
 from gonogo.evaluate.beside_controls import CaseErrors
 from gonogo.evaluate.rows import MANIFEST, Mask, Rows
 
@@ -35,8 +36,8 @@ LENGTHS = (
 )  # fmt: skip
 FOLDS = 16
 """Groups of runs that a sketch tells apart."""
-SIZES = {"fold": FOLDS, "bin": 4, "class": CLASSES, "length": len(EDGES), "beside": 3, "distribution": 64}
-"""How many codes each dimension has at most; cells, which go on and on, come first, and devices are known."""
+SIZES = {"fold": FOLDS, "bin": 4, "class": CLASSES, "length": len(EDGES), "beside": 3, "distribution": 256}
+"""How many codes each dimension has at most. Cells have no such number, and so come first in a key."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class StrataTable:
     @property
     def bins(self) -> dict[str, Mask]:
         """What recall is counted over, by name; those beside controls where rows are told apart by these."""
-        last = 99
+        last = CLASSES
         if "bin" in self.codes:
             bins = {name: self._find("bin", least, last) for name, least in
                     (("all", ALL), ("differing", DIFFERING), ("manifest", MANIFESTS))}  # fmt: skip
@@ -112,7 +113,10 @@ class Strata:
         for name in self.dimensions:
             if name != "cell":
                 keys *= self._sizes[name]
-                keys += self._find_codes(name, rows)
+                codes = self._find_codes(name, rows)
+                if name == "distribution" and int(codes.max(initial=0)) >= self._sizes[name]:
+                    raise InputError(f"records of more than {self._sizes[name] - 1} distributions of values")
+                keys += codes
         keys[~rows.counted] = -1  # takes the last, which stands for none
         return self._look_up(keys)
 

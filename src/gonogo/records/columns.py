@@ -6,9 +6,12 @@ memory that does not grow with their number. Whatever goes through a `Source` ta
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -33,6 +36,8 @@ LARGEST_RELATIVE = "max_rel"
 """Of ErrorStats; like the column of a policy, it is loaded only where it is asked for by name."""
 EVERYTHING = (*READINGS, "signal", "bits_equal", "size", "reduced_length", "number", "exceeds")
 """What can be loaded beside text: readings, and fields of Columns."""
+MOST = int(np.iinfo(np.int16).max)
+"""Runs, and names in a column of text, that codes tell apart."""
 CURRENT = "current"
 """Of `exceeds`, the hand-picked tolerance alone."""
 BLOCK_ROWS = 2**18
@@ -79,7 +84,7 @@ class Columns:
     signal: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     bits_equal: npt.NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
     """1, 0, or −1 where there was nothing to compare with."""
-    size: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    size: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Elements of the output."""
     reduced_length: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     """Terms of a sum; 1 where the op sums nothing."""
@@ -162,20 +167,27 @@ class StreamedRuns:
         self._filters: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
         self.folders = find_distinct_runs(paths)
+        check_count("runs", len(self.folders))
+        self.identities: list[str] = []
+        """Of each run, by what its run.json says: two of the same are one run, whatever they are called."""
         for number, folder in enumerate(self.folders):
             self.runs.append(folder.name)
-            self.devices.append(name_device(read_description(folder).get("environment")))
+            description = read_description(folder)
+            self.identities.append(_identify(description))
+            self.devices.append(name_device(description.get("environment")))
             self._add_parts(number, list_parts(folder))
         if not self._rows:
             raise InputError(f"no records in {', '.join(map(str, paths))}. Make some with: gonogo run --out DIR")
 
     def _add_parts(self, run: int, parts: Sequence[Part]) -> None:
         together: list[Part] = []
+        rows = 0
         for part in parts:
-            if together and sum(each.rows for each in together) + part.rows > BLOCK_ROWS:
+            if together and rows + part.rows > BLOCK_ROWS:
                 self._add_stretch(run, together)
-                together = []
+                together, rows = [], 0
             together.append(part)
+            rows += part.rows
         if together:
             self._add_stretch(run, together)
 
@@ -240,13 +252,25 @@ class StreamedRuns:
         sources = _list_sources(wanted)
 
         def go_through(stretch: _Stretch) -> list[Result]:
-            return [work(block) for block in self._read(stretch, sources, wanted)]
+            with self._tell_changed(stretch.run):
+                return [work(block) for block in self._read(stretch, sources, wanted)]
 
         # Arrow's own threads take a third longer over as many small files.
         with ThreadPoolExecutor(pa.cpu_count()) as pool:
             for results in pool.map(go_through, self._stretches):
                 yield from results
         pa.default_memory_pool().release_unused()
+
+    @contextmanager
+    def _tell_changed(self, run: int) -> Iterator[None]:
+        """Around reading: a run that was closed meanwhile is whole, though a file of it is gone."""
+        try:
+            yield
+        except InputError:
+            folder = self.folders[run]
+            if _identify(read_description(folder)) == self.identities[run]:
+                raise
+            raise InputError(f"run {folder} was added to or closed while it was read: start again") from None
 
     def _read(self, stretch: _Stretch, sources: list[str], wanted: Collection[str]) -> Iterator[Columns]:
         start = stretch.start
@@ -275,6 +299,7 @@ class StreamedRuns:
                     known[name] = len(known)
                     self.names[column].append(name)
             to_all = [known[name] for name in names]
+        check_count(f"different names in column {column}", len(known))
         _take_codes(codes, to_all)
 
     def _filter(self, block: Columns) -> Columns:
@@ -293,6 +318,10 @@ def _join_small(parts: Sequence[Part], sources: list[str]) -> Iterator[list[pa.T
     else:
         for table in parts[0].iterate(sources, as_codes=TEXT, rows=BLOCK_ROWS):
             yield [table]
+
+
+def _identify(description: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def open_runs(paths: Sequence[Place], *, wanted: Collection[str] = EVERYTHING) -> StreamedRuns:
@@ -322,6 +351,8 @@ def load_columns(paths: Sequence[Place], *, wanted: Collection[str] = EVERYTHING
             for span, names in filled:
                 _rename(columns.codes, numbers, span, names)
     columns.names = {name: list(known) for name, known in numbers.items()}
+    for name, known in columns.names.items():
+        check_count(f"different names in column {name}", len(known))
     for name, codes in columns.codes.items():
         if len(columns.names[name]) <= np.iinfo(np.int8).max:
             columns.codes[name] = codes.astype(np.int8)
@@ -352,7 +383,9 @@ def _allocate(columns: Columns, rows: int, wanted: Collection[str]) -> None:
         columns.signal = np.empty(rows, np.float32)
     if "bits_equal" in wanted:
         columns.bits_equal = np.empty(rows, np.int8)
-    for name in {"size", "reduced_length", "number"}.intersection(wanted):
+    if "size" in wanted:
+        columns.size = np.empty(rows, np.int64)
+    for name in {"reduced_length", "number"}.intersection(wanted):
         setattr(columns, name, np.empty(rows, np.int32))
 
 
@@ -408,7 +441,14 @@ def _encode(array: pa.Array, codes: Codes) -> list[str]:
         array = array.dictionary_encode()
     codes[:] = _to_numpy(array.indices.fill_null(-1) if array.null_count else array.indices)
     names: list[str] = array.dictionary.to_pylist()
+    check_count("names in a column", len(names))
     return names
+
+
+def check_count(what: str, count: int) -> None:
+    """Refuse more than codes of two bytes can tell apart."""
+    if count > MOST:
+        raise InputError(f"{count:,} {what}, and {MOST:,} can be told apart. Read them in several sets")
 
 
 def _rename(

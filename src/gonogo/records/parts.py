@@ -94,9 +94,12 @@ def list_parts(folder: Place, *, may_lack: bool = False) -> list[Part]:
     """
     if isinstance(folder, S3Place):
         return _list_remote(folder, may_lack=may_lack)
-    journal, files = list(read_journal(folder)), list_files(folder)
+    # What lists the files is read first: one that is added meanwhile is there, and not yet listed.
     seals = read_seals(folder)
+    journal, files = list(read_journal(folder)), list_files(folder)
     for name in set(seals).difference(path.name for path in files):
+        if not may_lack and read_seals(folder) != seals:  # it was merged meanwhile
+            return list_parts(folder)
         if not may_lack:
             raise InputError(
                 f"{folder / name} is missing, though {RUN_FILE} lists it. Restore it from a copy, or measure its "

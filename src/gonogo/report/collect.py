@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gonogo.errors import InputError
+from gonogo.errors import NoSuchHoldout
 from gonogo.evaluate import evaluate_by, rank, train_judge
-from gonogo.evaluate.cells import Cells, CellTable
+from gonogo.evaluate.cells import PARTS, Cells, CellTable
 from gonogo.evaluate.drift import find_drift
 from gonogo.evaluate.folds import HOLDOUTS
 from gonogo.evaluate.paper_tables import compare_with_current
@@ -40,7 +40,7 @@ from gonogo.limits import EVERY_OP, Limit
 from gonogo.limits.rules import rule
 from gonogo.records import StreamedRuns, open_runs, read_description
 from gonogo.records.places import Place
-from gonogo.report.best import Best
+from gonogo.report.best import Best, take_first
 from gonogo.report.counts import encode_scores
 from gonogo.verdict.judge import GO
 
@@ -142,7 +142,7 @@ def _collect_coarse(source: StreamedRuns, holdout: str, judges: Sequence[Judge],
     for name in HOLDOUTS:
         try:
             by_holdout[name] = there.get(name) or Judge.train(source, name, default_methods(name), numbering)
-        except InputError as error:
+        except NoSuchHoldout as error:
             skipped[name] = str(error).partition(";")[0]
     counting = open_strata(source, ("cell", "bin", "distribution", "device"), beside_controls=False)
     everything = Score("", "", "")  # that says of every row that it is go, for their number
@@ -171,11 +171,8 @@ def _collect_coarse(source: StreamedRuns, holdout: str, judges: Sequence[Judge],
 def _list_kernels(cells: CellTable) -> list[dict[str, Any]]:
     """Each kernel of each op: its role, and what it is held against."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for at in range(len(cells)):
-        words = {
-            name: cells.name(name, at)
-            for name in ("op", "dtype", "role", "kernel", "contract", "calibrate_against")
-        }
+    every = [{name: cells.name(name, at) for name in PARTS} for at in range(len(cells))]
+    for words in sorted(every, key=lambda words: tuple(words.values())):
         kernel = found.setdefault(
             (words["op"], words["kernel"]),
             {"name": words["kernel"], "op": words["op"], "role": words["role"],
@@ -200,8 +197,7 @@ class Chosen:
         self._judge = judge
         self._kinds = len(set(devices))
         self._device_of_run = np.array([sorted(set(devices)).index(device) for device in devices])
-        strata = max(1, len(judge.gathered.cells) * self._kinds)
-        self._some, self._largest = Best(max(1, POINTS // strata - 1)), Best(1)
+        self._some, self._largest = Best(max(1, POINTS // max(1, len(judge.gathered.cells)) - 1)), Best(1)
         self._controls, self._missed = Best(ALIKE), Best(ALIKE)
         self._readings, self._lock = 0, threading.Lock()
 
@@ -234,11 +230,13 @@ class Chosen:
 
     def list_readings(self, names: Names) -> dict[str, Any]:
         """Readings of a few rows: the largest of each kernel, dtype and device, and some at random."""
-        rows = np.concatenate([self._some.rows, self._largest.rows])
-        kept = np.unique(rows, return_index=True)[1]
+        some = self._some
+        each = max(1, POINTS // max(1, len(np.unique(some.strata))) - 1)  # of strata that there are
+        few = take_first(some.strata, some.values, some.rows, each)
+        kept = np.unique(np.concatenate([some.rows[few], self._largest.rows]), return_index=True)[1]
         told = {
-            name: np.concatenate([self._some.told[name], self._largest.told[name]])[kept]
-            for name in self._some.told
+            name: np.concatenate([values[few], self._largest.told[name]])[kept]
+            for name, values in some.told.items()
         }
         cells = told["cell"].astype(np.int64)
         codes = {name: names.place_cells(name, cells).tolist() for name in ("op", "dtype", "kernel")}

@@ -20,8 +20,8 @@ SUSPECT_UP_TO = 1.1
 """Times its limit that a reading may be and still be suspect.
 
 A limit is twice what correct kernels read, or 2 where they read less: what reads a tenth more than that is no
-correct kernel that adds in an order of its own. Of 52,938 control cases on an NVIDIA H200, held out by run, three are
-above their limit, 87 times and more. Chosen on those records, among 2, 1.25 and this.
+correct kernel that adds in an order of its own. Of 52,938 control cases on an NVIDIA H200, held out by run, three
+are above their limit, 87 times and more. Chosen on those records, among 2, 1.25 and this.
 """
 DECISIONS: tuple[Literal["go", "suspect", "no-go"], ...] = ("go", "suspect", "no-go")
 
