@@ -113,7 +113,12 @@ def _serve(pipe: Connection, job: Job, printed: Printed, guests: Guests | None) 
 
 
 def _set_environment(switches: Mapping[str, str | None]) -> None:
-    """Set switches as this campaign has them: the server that workers are forked from has those of the first."""
+    """Set switches as this campaign has them: the server that workers are forked from has those of the first.
+
+    Keys of an object store are for whoever writes records: no kernel is to see them.
+    """
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
     for name, value in switches.items():
         if value is None:
             os.environ.pop(name, None)
