@@ -363,9 +363,9 @@ def main() -> None:
                 shutil.rmtree(folder)
     lines += [
         "",
-        "A sketch beside the records that it is of: how far its limits are off at most; rates of false positives and",
-        "of manifest faults flagged, by gonogo and the paper's rule, held out by folds of runs instead of by run; what",
-        "policies flag.",
+        "A sketch beside the records that it is of: how far its limits are off at most; rates of false positives",
+        "and of manifest faults flagged, by gonogo and the paper's rule, held out by folds of runs instead of by",
+        "run; what policies flag.",
         "",
         "| records | sketch | limits by `pooled` | by `paper` | rates apart, points | policies |",
         "|---:|---:|---:|---:|---:|---|",

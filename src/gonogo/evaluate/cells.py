@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,7 +42,7 @@ class Cells:
 
     def number(self, columns: Columns) -> Numbers:
         """The cell of each row."""
-        of_row, codes = _number_here(columns)
+        of_row, codes = number_cells(columns.codes)
         with self._lock:
             numbers = [
                 self._numbers.setdefault(key, len(self._numbers))
@@ -55,16 +56,16 @@ class Cells:
         return CellTable(dict(zip(PARTS, codes, strict=True)), names)
 
 
-def _number_here(columns: Columns) -> tuple[Numbers, dict[str, Codes]]:
-    """The combinations that occur in a block, numbered from 0: of each row, and what each stands for."""
-    of_row = np.zeros(len(columns), np.int32)
+def number_cells(words: Mapping[str, npt.NDArray[np.integer]]) -> tuple[Numbers, dict[str, Codes]]:
+    """The combinations of codes that occur, numbered from 0: of each row, and what each stands for."""
+    of_row = np.zeros(len(words["op"]), np.int32)
     codes: dict[str, Codes] = {}
     cells = 1
     for names in STEPS:
-        sizes = [int(columns.codes[name].max(initial=-1)) + 2 for name in names]  # the first is none
+        sizes = [int(words[name].max(initial=-1)) + 2 for name in names]  # the first is none
         for name, size in zip(names, sizes, strict=True):
             of_row *= np.int32(size)
-            of_row += columns.codes[name]
+            of_row += words[name].astype(np.int32, copy=False)
             of_row += np.int32(1)
         occurs = np.zeros(cells * math.prod(sizes), bool)
         occurs[of_row] = True

@@ -5,7 +5,7 @@ readings by the first 16 bits of their float32 pattern: sign, exponent and 7 bit
 from it is the upper end of such a step, so it is less than 2^-7 of itself too large and never too small. Exact are
 how many there are, the largest, every limit that is made from the largest, and what each policy says.
 
-Runs are dealt to 16 folds, and one fold is held out at a time: a sketch does not tell its runs apart otherwise.
+Runs are dealt to 4 folds, and one fold is held out at a time: a sketch does not tell its runs apart otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from gonogo.errors import InputError, NoSuchHoldout
 from gonogo.evaluate import Evaluation, count_left_out, order_reasons
-from gonogo.evaluate.cells import PARTS, Cells, CellTable
+from gonogo.evaluate.cells import PARTS, Cells, CellTable, number_cells
 from gonogo.evaluate.folds import Fold, Holdout
 from gonogo.evaluate.policies import NEEDED, list_policies
 from gonogo.evaluate.readings import Gathered, Group, Kind
@@ -57,7 +57,10 @@ ABSENT, UNSOUND = 0x7FC0, 0x7FFF
 """Of a row without a reading, and of one whose outcome is not ok: both are above every limit."""
 READ = (Kind("bound"), Kind("absolute"), Kind("absolute", passing_only=True))
 """What the default methods are made from, and judged by."""
+TEXT = (*PARTS, "kind")
 KEYS = [*PARTS, "bin", "fold", "kind", "step"]
+MERGE_FROM = 2**20
+"""Keys of a histogram that are worth sorting."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -66,8 +69,9 @@ class Histogram:
     """Rows by stratum and step; blocks of rows may come from several threads."""
 
     def __init__(self) -> None:
-        self.keys: Numbers = np.empty(0, np.int64)
-        self.rows: Numbers = np.empty(0, np.int64)
+        self._keys: list[Numbers] = []
+        self._rows: list[Numbers] = []
+        self._held = 0
         self.largest: npt.NDArray[np.float32] = np.empty(0, np.float32)
         """Of the finite readings of each stratum."""
         self._lock = threading.Lock()
@@ -75,20 +79,36 @@ class Histogram:
     def add(self, strata: npt.NDArray[np.int32], readings: npt.NDArray[np.float32], sound: Mask) -> None:
         """Take a block of rows."""
         finite = sound & np.isfinite(readings)
-        keys, rows = np.unique(
-            strata.astype(np.int64) << STEP_BITS | find_steps(readings, sound), return_counts=True
-        )
+        places = strata.astype(np.int64) << STEP_BITS | find_steps(readings, sound)
+        keys, rows = np.unique(places, return_counts=True)
         largest = np.zeros(int(strata.max(initial=-1)) + 1, np.float32)
         np.maximum.at(largest, strata[finite], readings[finite])
         with self._lock:
-            both, place = np.unique(np.concatenate([self.keys, keys]), return_inverse=True)
-            total = np.zeros(len(both), np.int64)
-            np.add.at(total, place, np.concatenate([self.rows, rows]))
-            self.keys, self.rows = both, total
+            self._keys.append(keys)
+            self._rows.append(rows)
+            self._held += len(keys)
+            if self._held > 2 * max(MERGE_FROM, len(self._keys[0])):
+                self._merge()
             longer = max(len(largest), len(self.largest))
             self.largest = np.maximum(
                 np.pad(self.largest, (0, longer - len(self.largest))), np.pad(largest, (0, longer - len(largest)))
             )
+
+    def _merge(self) -> None:
+        """Make one list of all: seldom, for it sorts them."""
+        keys, rows = np.concatenate(self._keys), np.concatenate(self._rows)
+        order = np.argsort(keys, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(keys[order]) > 0]) if len(keys) else order
+        self._keys = [keys[order][starts]]
+        self._rows = [np.add.reduceat(rows[order], starts) if len(keys) else rows]
+        self._held = len(starts)
+
+    def close(self) -> tuple[Numbers, Numbers]:
+        """Keys that occur, ascending, and how many rows each has."""
+        if not self._keys:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        self._merge()
+        return self._keys[0], self._rows[0]
 
 
 def find_steps(readings: npt.NDArray[np.float32], sound: Mask) -> Numbers:
@@ -160,9 +180,7 @@ class Sketch:
             runs |= sketch.runs
             for reason, count in sketch.left_out.items():
                 left_out[reason] = left_out.get(reason, 0) + count
-        added = pa.concat_tables([sketch.table for sketch in sketches])
-        grouped = added.group_by(KEYS).aggregate([("rows", "sum"), ("largest", "max")])
-        table = grouped.select([*KEYS, "rows_sum", "largest_max"]).rename_columns([*KEYS, "rows", "largest"])
+        table = _add_up(pa.concat_tables([sketch.table for sketch in sketches]))
         return cls(table, sum(sketch.records for sketch in sketches), runs, order_reasons(left_out))
 
     def write(self, path: Path) -> None:
@@ -186,6 +204,9 @@ class Sketch:
             if facts["schema"] != SCHEMA:
                 raise InputError(f"{path} is a sketch of schema {facts['schema']}, and this gonogo reads {SCHEMA}")
             plain = table.select([*KEYS, "rows", "largest"]).replace_schema_metadata(None)
+            for name in TEXT:
+                if not pa.types.is_dictionary(plain[name].type):
+                    plain = plain.set_column(KEYS.index(name), name, plain[name].dictionary_encode())
             runs = {identity: (str(name), str(device)) for identity, (name, device) in facts["runs"].items()}
             return cls(plain, int(facts["records"]), runs, dict(facts["left_out"]))
         except InputError:
@@ -195,6 +216,40 @@ class Sketch:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
             why = next(iter(str(error).splitlines()), type(error).__name__)
             raise InputError(f"{path} is not a sketch: {why}. Make one with: gonogo sketch RUNS") from None
+
+
+def _add_up(table: pa.Table) -> pa.Table:
+    """Rows of the same key as one."""
+    table = table.unify_dictionaries().combine_chunks()
+    codes = {name: _take_codes(table, name) for name in TEXT}
+    keys = number_cells(codes)[0].astype(np.int64)
+    for values, size in (
+        (table["bin"].to_numpy(), 4), (table["fold"].to_numpy(), FOLDS),
+        (codes["kind"], int(codes["kind"].max(initial=0)) + 1), (table["step"].to_numpy(), 1 << STEP_BITS),
+    ):  # fmt: skip
+        keys = keys * size + values
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(keys[order]) > 0]) if len(keys) else order
+    largest = table["largest"].to_numpy(zero_copy_only=False)[order]
+    added = {
+        "rows": pa.array(np.add.reduceat(table["rows"].to_numpy()[order], starts)),
+        "largest": pa.array(np.fmax.reduceat(largest, starts), from_pandas=True),
+    }
+    firsts = table.select(KEYS).take(pa.array(order[starts]))
+    return pa.table({name: firsts[name] for name in KEYS} | added)
+
+
+def _take_codes(table: pa.Table, name: str) -> npt.NDArray[np.int32]:
+    """The codes of a column of words, −1 where there is none; the first word of all is that."""
+    chunks = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in table[name].chunks]
+    codes: npt.NDArray[np.int32] = np.concatenate([np.empty(0, np.int32), *chunks]).astype(np.int32)
+    return codes
+
+
+def _list_words(table: pa.Table, name: str) -> list[str]:
+    """What the codes of a column stand for."""
+    words: list[str] = table[name].chunk(0).dictionary.to_pylist() if table[name].num_chunks else []
+    return words
 
 
 def split_sketches(paths: Sequence[Place]) -> tuple[list[Path], list[Place]]:
@@ -220,7 +275,8 @@ def open_sketches(paths: Sequence[Place]) -> OpenSketch | None:
         raise InputError(
             f"{files[0]} is a sketch, and {others[0]} is not. Make one of both: gonogo sketch … -o all{SUFFIX}"
         )
-    return OpenSketch(Sketch.merge(read_sketches(files)))
+    sketches = read_sketches(files)
+    return OpenSketch(sketches[0] if len(sketches) == 1 else Sketch.merge(sketches))
 
 
 @dataclass(frozen=True)
@@ -231,13 +287,14 @@ class _Described:
     cells: CellTable
 
     def tell_histogram(self, kind: Kind, histogram: Histogram) -> pa.Table:
-        strata, steps = histogram.keys >> STEP_BITS, histogram.keys & ((1 << STEP_BITS) - 1)
+        keys, rows = histogram.close()
+        strata, steps = keys >> STEP_BITS, keys & ((1 << STEP_BITS) - 1)
         # In the row of the last step that has a finite reading of the stratum: merging takes the larger.
         largest = np.full(len(strata), np.nan, np.float32)
         finite = np.flatnonzero(steps < INFINITE)
         last = finite[np.r_[strata[finite][1:] != strata[finite][:-1], True]] if len(finite) else finite
         largest[last] = histogram.largest[strata[last]]
-        return self._make_table(strata, _name_kind(kind), steps, histogram.rows, largest)
+        return self._make_table(strata, _name_kind(kind), steps, rows, largest)
 
     def tell_score(self, score: Score) -> pa.Table:
         strata, decisions = np.nonzero(score.counts)
@@ -251,11 +308,13 @@ class _Described:
         cells = self.strata.codes["cell"][strata]
         columns: dict[str, Any] = {}
         for name in PARTS:
-            words = [self.cells.name(name, cell) for cell in range(len(self.cells))]
-            columns[name] = pa.array(words, pa.string()).take(pa.array(cells))
+            words = ["", *self.cells.names[name]]
+            codes = (self.cells.codes[name] + 1).astype(np.int32)[cells]
+            columns[name] = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string()))
         columns["bin"] = pa.array(self.strata.codes["bin"][strata].astype(np.int8))
         columns["fold"] = pa.array(self.strata.codes["fold"][strata].astype(np.int8))
-        columns["kind"] = pa.array([kind], pa.string()).take(pa.array(np.zeros(len(strata), np.int64)))
+        kinds = pa.array(np.zeros(len(strata), np.int32))
+        columns["kind"] = pa.DictionaryArray.from_arrays(kinds, pa.array([kind], pa.string()))
         columns["step"] = pa.array(steps.astype(np.int32))
         columns["rows"] = pa.array(rows.astype(np.int64))
         columns["largest"] = pa.array(largest, from_pandas=True)
@@ -316,23 +375,26 @@ class OpenSketch:
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
-        columns = {name: sketch.table[name].combine_chunks() for name in sketch.table.column_names}
-        names: dict[str, list[str]] = {}
-        codes = []
+        table = sketch.table.unify_dictionaries().combine_chunks()
+        words = {name: _list_words(table, name) for name in TEXT}
+        names = {name: [word for word in words[name] if word] for name in PARTS}
+        codes = {}
         for name in PARTS:
-            encoded = columns[name].dictionary_encode()
-            words = encoded.dictionary.to_pylist()
-            names[name] = [word for word in words if word]
             known = {word: at for at, word in enumerate(names[name])}
-            codes.append(np.array([known.get(word, -1) for word in words], np.int16)[encoded.indices.to_numpy()])
-        distinct, self._cell = np.unique(np.stack(codes), axis=1, return_inverse=True)
-        self._cell = self._cell.ravel()
-        self.cells = CellTable(dict(zip(PARTS, distinct, strict=True)), names)
-        self._kind = np.asarray(columns["kind"].to_pylist())
+            to_known = np.array([*(known.get(word, -1) for word in words[name]), -1], np.int16)
+            codes[name] = to_known[_take_codes(table, name)]
+        self._cell, distinct = number_cells(codes)
+        self.cells = CellTable(distinct, names)
+        self._kinds, self._kind = words["kind"], _take_codes(table, "kind")
         self._bin, self._fold, self._step, self._rows = (
-            columns[name].to_numpy().astype(np.int64) for name in ("bin", "fold", "step", "rows")
+            table[name].to_numpy() for name in ("bin", "fold", "step", "rows")
         )
-        self._largest = columns["largest"].to_numpy(zero_copy_only=False)
+        self._largest = table["largest"].to_numpy(zero_copy_only=False)
+
+    def _is_of(self, kind: str) -> Mask:
+        """Rows of a kind."""
+        is_of: Mask = self._kind == (self._kinds.index(kind) if kind in self._kinds else -1)
+        return is_of
 
     def __len__(self) -> int:
         return self.sketch.records
@@ -368,16 +430,20 @@ class OpenSketch:
         return Gathered(holdout, Cells(), self.cells, readings, folds, FOLDS, rows, every)  # type: ignore[arg-type]
 
     def _open_readings(self, kind: Kind) -> SketchedReadings:
-        here = (self._kind == _name_kind(kind)) & (self._bin == CONTROLS) & (self._step < INFINITE)
+        here = self._is_of(_name_kind(kind)) & (self._bin == CONTROLS) & (self._step < INFINITE)
         cells, keys, steps, rows = (values[here] for values in (self._cell, self._fold, self._step, self._rows))
         return SketchedReadings(cells, keys, steps, rows, self._largest[here], len(self.cells))
 
     @cached_property
-    def _strata(self) -> tuple[StrataTable, Numbers]:
+    def _strata(self) -> tuple[StrataTable, npt.NDArray[np.int32]]:
         """Cell, bin and fold of each stratum, and the stratum of each row of the sketch."""
-        stacked = np.stack([self._cell, self._bin, self._fold])
-        distinct, place = np.unique(stacked, axis=1, return_inverse=True)
-        return StrataTable(dict(zip(("cell", "bin", "fold"), distinct, strict=True))), place.ravel()
+        packed = (self._cell * np.int32(4) + self._bin) * np.int32(FOLDS) + self._fold
+        occurs = np.zeros(int(packed.max(initial=-1)) + 1, bool)
+        occurs[packed] = True
+        of_cell, folds = np.divmod(np.flatnonzero(occurs), FOLDS)
+        cells, bins = np.divmod(of_cell, 4)
+        place = (np.cumsum(occurs, dtype=np.int32) - np.int32(1))[packed]
+        return StrataTable({"cell": cells, "bin": bins, "fold": folds}), place
 
     def evaluate(self) -> Evaluation:
         """Score the default methods, held out by folds of runs, and every policy."""
@@ -403,7 +469,7 @@ class OpenSketch:
         strata, stratum = self._strata
         (limits,) = find_limits(gathered, [method])
         fold_of_key = gathered.number_folds()
-        here = np.flatnonzero(self._kind == _name_kind(replace(method.kind, passing_only=False)))
+        here = np.flatnonzero(self._is_of(_name_kind(replace(method.kind, passing_only=False))))
         limit = limits[fold_of_key[self._fold[here]], self._cell[here]]
         unsound = self._step[here] == UNSOUND
         steps = find_steps(limit.astype(np.float32), np.ones(len(here), bool))
@@ -418,7 +484,7 @@ class OpenSketch:
 
     def _count_policy(self, name: str) -> Counts:
         strata, stratum = self._strata
-        here = np.flatnonzero(self._kind == f"policy {name}")
+        here = np.flatnonzero(self._is_of(f"policy {name}"))
         counts: Counts = np.zeros((len(strata), KINDS), np.int64)
         np.add.at(counts, (stratum[here], self._step[here]), self._rows[here])
         return counts

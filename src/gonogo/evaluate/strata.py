@@ -34,7 +34,7 @@ EDGES = (0, 64, 300, 1_100)
 LENGTHS = (
     f"< {EDGES[1]}", *(f"{low:,} to {high - 1:,}" for low, high in pairwise(EDGES[1:])), f"{EDGES[-1]:,} or more"
 )  # fmt: skip
-FOLDS = 16
+FOLDS = 4
 """Groups of runs that a sketch tells apart."""
 SIZES = {"fold": FOLDS, "bin": 4, "class": CLASSES, "length": len(EDGES), "beside": 3, "distribution": 256}
 """How many codes each dimension has at most. Cells have no such number, and so come first in a key."""
