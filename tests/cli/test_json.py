@@ -75,6 +75,7 @@ COMMANDS = {
     "ops": ["ops", "relu", "cross_entropy"],
     "report": ["report", RUN, "-o", "OUT/report.html"],
     "run": ["run", "relu", "--cases", "1", "--dtype", "float32", "--device", "cpu", "--out", "OUT/run"],
+    "sketch": ["sketch", RUN, "-o", "OUT/one.sketch"],
     "show": ["show", CASE, "softmax_torch", "--device", "cpu", "--worst", "1"],
     "reproduce": ["reproduce", "--records", RUN, "--out", "OUT/tables"],
 }

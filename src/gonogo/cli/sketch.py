@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     epilog=show_examples(
         "gonogo sketch s3://ci/nightly-2026-11-17 -o 17.sketch",
         "gonogo sketch 16.sketch 17.sketch -o november.sketch",
-        "gonogo calibrate november.sketch",
     ),
 )
 @click.argument("runs", nargs=-1, required=True, type=PLACE)
