@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from gonogo.campaign import Plan, run_campaign
-from gonogo.evaluate import Rows, evaluate
+from gonogo.evaluate import evaluate
 from gonogo.evaluate.score import calibrate, default_methods
 from gonogo.limits.lock import diff_limits, read_lock, write_lock
 from gonogo.records import load_columns
@@ -16,7 +16,7 @@ if __name__ == "__main__":
             print(run_campaign(Plan(("relu", "mean"), cases=4, seed=seed), run))
         columns = load_columns(runs)
         gonogo_default = default_methods()[0]
-        limits = calibrate(Rows(columns), gonogo_default)
+        limits = calibrate(columns, gonogo_default)
         lock = Path(folder) / "gonogo.lock"
         write_lock(lock, limits, {"devices": columns.devices[0], "records": len(columns)})
         print(lock.read_text())

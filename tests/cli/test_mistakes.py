@@ -179,7 +179,8 @@ def test_a_file_that_is_kept_from_the_user(
     assert call_main("evaluate RUN", monkeypatch) == 3
 
 
-NEEDED = {"calibrate": ["runs"], "check": ["kernel.py", "--op", "relu"], "show": [CASE, "softmax_torch"]}
+NEEDED = {"calibrate": ["runs"], "check": ["kernel.py", "--op", "relu"], "show": [CASE, "softmax_torch"],
+          "sketch": ["runs", "-o", "one.sketch"]}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", cli.commands)

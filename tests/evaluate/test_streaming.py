@@ -71,7 +71,7 @@ def test_ranks_of_what_a_fold_leaves(rows: list[tuple[int, float]], keys: list[b
     of_keys = group.of_keys(kept)
     assert (of_keys.count, of_keys.largest) == (len(left), max(left, default=0.0))
     assert [of_keys.pick(rank) for rank in range(len(left))] == left
-    for value in (0.0, 0.7, 1.0, 1e31):
+    for value in (0.0, 0.7, 1.0 - 2**-40, 1.0, 1.0 + 2**-40, 1e31, 1e300):
         assert of_keys.count_above(value) == sum(other > value for other in left)
     assert isinstance(group, SortedGroup)
     assert group.take(kept).tolist() == left

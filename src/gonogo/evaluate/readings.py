@@ -181,7 +181,7 @@ class Group:
 
     def count_above(self, keys: Mask, value: float) -> int:
         """How many of some keys are above a value: none, for a rule that looks at the largest alone."""
-        assert self.largests[keys].max(initial=0.0) <= value
+        assert float(self.largests[keys].max(initial=0.0)) <= value
         return 0
 
 
@@ -207,7 +207,7 @@ class SortedGroup(Group):
 
     def count_above(self, keys: Mask, value: float) -> int:
         """How many of some keys are above a value."""
-        first = int(np.searchsorted(self.values, value, side="right"))
+        first = int(np.searchsorted(self.values, round_down(np.array([value]))[0], side="right"))
         left_out = self._find_left_out(keys)
         return len(self.values) - first - int((left_out >= first).sum())
 
@@ -215,6 +215,13 @@ class SortedGroup(Group):
         """The readings of some keys, infinite ones among them."""
         finite = np.delete(self.values, self._find_left_out(keys)).astype(np.float64)
         return np.append(finite, np.full(int(self.infinite[keys].sum()), np.inf))
+
+
+def round_down(limits: npt.NDArray[np.float64]) -> Floats:
+    """The largest float32 that is no larger: a float32 reading is above the one where it is above the other."""
+    with np.errstate(over="ignore"):
+        near = limits.astype(np.float32)
+    return np.where(near > limits, np.nextafter(near, np.float32(-np.inf)), near)
 
 
 @dataclass(frozen=True)

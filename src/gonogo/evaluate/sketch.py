@@ -29,7 +29,7 @@ from gonogo.evaluate import Evaluation, count_left_out, order_reasons
 from gonogo.evaluate.cells import PARTS, Cells, CellTable, number_cells
 from gonogo.evaluate.folds import Fold, Holdout
 from gonogo.evaluate.policies import NEEDED, list_policies
-from gonogo.evaluate.readings import Gathered, Group, Kind
+from gonogo.evaluate.readings import Gathered, Group, Kind, round_down
 from gonogo.evaluate.rows import Mask
 from gonogo.evaluate.score import (
     Block,
@@ -345,7 +345,7 @@ class SketchedGroup(Group):
 
     def count_above(self, keys: Mask, value: float) -> int:
         """How many are of a higher step: those of the step itself are held to be within."""
-        limit = find_steps(np.array([value], np.float32), np.array([True]))[0]
+        limit = find_steps(round_down(np.array([value])), np.array([True]))[0]
         return int(self.rows[keys][:, self.steps > limit].sum())
 
 
@@ -472,7 +472,7 @@ class OpenSketch:
         here = np.flatnonzero(self._is_of(_name_kind(replace(method.kind, passing_only=False))))
         limit = limits[fold_of_key[self._fold[here]], self._cell[here]]
         unsound = self._step[here] == UNSOUND
-        steps = find_steps(limit.astype(np.float32), np.ones(len(here), bool))
+        steps = find_steps(round_down(limit), np.ones(len(here), bool))
         above = unsound | (self._step[here] > steps)
         unjudged = find_unjudged(limit, ~unsound, limits)
         decisions = np.where(unjudged, UNJUDGED, np.where(above, NO_GO, GO))
