@@ -22,7 +22,8 @@ from gonogo.evaluate.folds import HOLDOUTS, find_medians
 from gonogo.evaluate.policies import NEEDED, list_policies
 from gonogo.evaluate.readings import Kind, Readings, SortedGroup, gather
 from gonogo.evaluate.score import Method, calibrate, default_methods, list_needed, tally_rows
-from gonogo.evaluate.sketch import KEYS, OpenSketch, Sketch, find_steps, find_upper_end
+from gonogo.evaluate.sketch import KEYS, Sketch, find_steps, find_upper_end
+from gonogo.evaluate.sketched import OpenSketch
 from gonogo.evaluate.strata import FOLDS, Strata
 from gonogo.limits.lock import read_lock
 from gonogo.limits.rules import rule, rule_names

@@ -31,7 +31,7 @@ from gonogo.words import find_words
 
 if TYPE_CHECKING:
     from gonogo.evaluate.score import Method
-    from gonogo.evaluate.sketch import OpenSketch
+    from gonogo.evaluate.sketched import OpenSketch
     from gonogo.limits import Limit
     from gonogo.records import StreamedRuns
     from gonogo.records.places import Place
@@ -97,7 +97,7 @@ def calibrate(
     They are merged into the lock file: limits that RUNS say nothing of stay as they are, and every change is named.
     """
     from gonogo.evaluate.score import Method
-    from gonogo.evaluate.sketch import open_sketches
+    from gonogo.evaluate.sketched import open_sketches
     from gonogo.limits import GAUGES
     from gonogo.limits.rules import rule, rule_names
     from gonogo.records import find_distinct_runs, open_runs
@@ -147,7 +147,7 @@ class _Made:
 
 def _make_limits(source: StreamedRuns | OpenSketch, method: Method, ops: tuple[str, ...]) -> _Made:
     from gonogo.evaluate.score import calibrate_with_universal
-    from gonogo.evaluate.sketch import OpenSketch
+    from gonogo.evaluate.sketched import OpenSketch
 
     made = source.calibrate(method) if isinstance(source, OpenSketch) else calibrate_with_universal(source, method)
     check_recorded("op", ops, source.names["op"])  # all are known by now

@@ -84,7 +84,7 @@ def evaluate(
     """Score gonogo's limits, the paper's rule and the field's policies on RUNS, folders of runs, or sketches."""
     from gonogo.evaluate.folds import HOLDOUTS
     from gonogo.evaluate.score import default_methods, list_needed
-    from gonogo.evaluate.sketch import open_sketches
+    from gonogo.evaluate.sketched import open_sketches
     from gonogo.records import find_runs, open_runs
     from gonogo.records.columns import EVERYTHING
 
