@@ -47,7 +47,7 @@ class CaseErrors:
                 worst = self._worst.get(run, np.empty(0, np.float32))
                 if most > len(worst):
                     worst = np.pad(worst, (0, most - len(worst)), constant_values=-np.inf)
-                np.maximum.at(worst, numbers, columns.readings["absolute"][here])
+                np.fmax.at(worst, numbers, columns.readings["absolute"][here])  # one without an error says nothing
                 self._worst[run] = worst
 
     def compare(self, columns: Columns, faulty: Mask) -> npt.NDArray[np.float32]:
