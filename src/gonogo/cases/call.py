@@ -19,7 +19,7 @@ from gonogo.errors import BadArguments, tell_bytes
 from gonogo.formats import FORMATS
 from gonogo.guest.arguments import Call
 from gonogo.guest.nests import map_leaves
-from gonogo.ops import Op, get_op
+from gonogo.ops import ALONE, Op, get_op
 
 if TYPE_CHECKING:
     import torch
@@ -107,10 +107,10 @@ def follows_dtype(draw: Callable[..., Any]) -> bool:
 def _seeded(seed: int) -> Iterator[None]:
     import torch
 
-    state, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  the one that a user may draw from
     # Of a GPU that is not in use nothing is asked: to ask would take it into use.
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    with torch.random.fork_rng(devices=devices):
+    with ALONE, torch.random.fork_rng(devices=devices):
+        state, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  the one that a user may draw from
         torch.manual_seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002
         random.seed(seed)

@@ -26,6 +26,7 @@ from gonogo.ops._op import (
     evaluate,
 )
 from gonogo.ops._source import (
+    ALONE,
     AtHand,
     Elsewhere,
     InFile,
@@ -40,8 +41,8 @@ from gonogo.ops._source import (
 )
 
 __all__ = [
-    "DTYPES", "FOLLOWED", "INPUT_DTYPES", "LAID_OUT", "AtHand", "Elsewhere", "Framework", "InFile", "InFolder",
-    "InModule", "InText", "Index", "Input",
+    "ALONE", "DTYPES", "FOLLOWED", "INPUT_DTYPES", "LAID_OUT", "AtHand", "Elsewhere", "Framework", "InFile",
+    "InFolder", "InModule", "InText", "Index", "Input",
     "Kernel", "Made", "OfOp", "Op", "Out", "Source", "add_folder", "evaluate", "find_ops", "get_op", "import_op",
     "load_file", "op_names",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,9 @@ from typing import Any
 from gonogo.errors import BadKernelFile, InputError
 
 Function = Callable[..., Any]
+ALONE = threading.RLock()
+"""Held by a thread while users' and benchmarks' code is loaded, or draws: generators of random numbers, modules and
+standard output are of the whole process, and another thread would seed and draw in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,8 @@ class Made:
 
     def load(self) -> Function:
         """The function; made once, for what it is made from may take long."""
-        return _make(self)
+        with ALONE:
+            return _make(self)
 
 
 Source = AtHand | InFolder | InFile | InText | InModule | OfOp | Made
@@ -182,6 +187,11 @@ def import_op(home: str | None, name: str) -> ModuleType:
 
 def load_file(path: str) -> ModuleType:
     """A file as a module of this process, run once; what it imports may lie beside it."""
+    with ALONE:
+        return _load_file(path)
+
+
+def _load_file(path: str) -> ModuleType:
     name = f"gonogo_file_{blake2b(path.encode(), digest_size=6).hexdigest()}"
     if name in sys.modules:
         return sys.modules[name]

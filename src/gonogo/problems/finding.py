@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from gonogo.errors import InputError
+from gonogo.ops import ALONE
 from gonogo.problems import formats
 from gonogo.problems.problem import Options, Problem, list_bound, read_text
 
@@ -55,4 +56,6 @@ def detect_format(path: Path) -> Format:
 
 def find_problems(path: Path, options: Options) -> list[Problem]:
     """The problem of a file or folder, as whatever format it is in; several, if it has several shapes."""
-    return detect_format(path).open_problems(path, options)
+    known = detect_format(path)
+    with ALONE:  # it runs here, and many solutions may wait for it at once
+        return known.open_problems(path, options)

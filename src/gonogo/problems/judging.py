@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gonogo.errors import CaseTooLarge, GonogoError, InputError, ReferenceFailed
+from gonogo.ops import ALONE
 from gonogo.problems.finding import detect_format, find_problems
 from gonogo.problems.problem import Options, Problem, Solution
 from gonogo.problems.sizing import tell_scale
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 DEFAULT_CASES = 3
 """Fresh ones, beside the benchmark's own."""
 VARIED_CASES = 4
-ONE_AT_A_TIME = threading.RLock()
 Decision = Literal["go", "no-go", "suspect", "refused"]
 
 
@@ -103,7 +102,7 @@ def judge_solution(
     options = _choose(path, target, options)
     if options.reference is not None and not hasattr(detect_format(path), "TAKES_REFERENCE"):
         raise InputError(f"--reference is for problems whose own calls a vendor's library, and {path} is none")
-    problems = _open(path, options)
+    problems = find_problems(path, options)
     found = [_check(path, problem, target, options, terms, problem.seeds, pool, report) for problem in problems]
     judged = _sum_up(problems, found, target)
     if not terms.vary or judged.decision == "no-go":
@@ -117,12 +116,6 @@ def _choose(path: Path, target: str, options: Options) -> Options:
     return options if choose is None else choose(path, target, options)
 
 
-def _open(path: Path, options: Options) -> list[Problem]:
-    """Problems; they run as modules of this process, and many solutions may wait for them at once."""
-    with ONE_AT_A_TIME:
-        return find_problems(path, options)
-
-
 def _check(
     path: Path,
     problem: Problem,
@@ -133,7 +126,7 @@ def _check(
     pool: Pool | None,
     report: Callable[[Progress], None] | None = None,
 ) -> FileVerification:
-    with ONE_AT_A_TIME:
+    with ALONE:
         solution = problem.read_solution(target)
     try:
         checked = check_file(
@@ -208,7 +201,7 @@ def _vary(judged: Judged, path: Path, target: str, options: Options, terms: Term
     varied = replace(options, vary=True)
     terms = replace(terms, cases=VARIED_CASES)
     try:
-        problems = _open(path, varied)
+        problems = find_problems(path, varied)
         found = [_check(path, problem, target, varied, terms, (), pool) for problem in problems]
     except (ReferenceFailed, InputError) as error:
         return replace(judged, outside="refused", outside_why=f"the problem does not take them: {error}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 _CHECKED: set[Any] = set()
 """Generators of problems, which many solutions share."""
-_ONE_AT_A_TIME = threading.RLock()
 
 
 def check_nest(what: str, value: Any) -> None:
@@ -44,8 +42,7 @@ def check_draw(op: Op, seed: int, dtype: str) -> None:
     """Refuse a generator that draws other arguments when it is asked again for the same."""
     if op.draw is None or op.is_given or op.draw in _CHECKED:
         return
-    with _ONE_AT_A_TIME:  # what is drawn from generators that belong to the whole process
-        first, again = (take_arguments(op, draw_arguments(op, seed, dtype)).tensors for _ in range(2))
+    first, again = (take_arguments(op, draw_arguments(op, seed, dtype)).tensors for _ in range(2))
     different = [path for path, _ in first] != [path for path, _ in again]
     for (path, x), (_, y) in zip(first, again, strict=False):
         if different or x.shape != y.shape or x.dtype != y.dtype or not _are_same(x, y):

@@ -10,7 +10,6 @@ import inspect
 import io
 import re
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -141,23 +140,18 @@ class Opened:
         return [self._settle(args, kwargs) for args, kwargs in made[: self.count]]
 
 
-_ALONE = threading.Lock()
-"""Standard output, modules and torch's generators, which tests seed, are of the whole process."""
-
-
 def _run_tests(tests: str, where: str, device: str, scope: ModuleType) -> None:
     """Run tests where the names above them are known; some import these by the name of their file."""
     stem, code = Path(where).stem, compile_source(tests, where, device)
-    with _ALONE:
-        before = sys.modules.get(stem)
-        sys.modules[stem] = scope
-        try:
-            with contextlib.redirect_stdout(io.StringIO()), Filled():
-                exec(code, vars(scope))
-        finally:
-            sys.modules.pop(stem)
-            if before is not None:
-                sys.modules[stem] = before
+    before = sys.modules.get(stem)
+    sys.modules[stem] = scope
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), Filled():
+            exec(code, vars(scope))
+    finally:
+        sys.modules.pop(stem)
+        if before is not None:
+            sys.modules[stem] = before
 
 
 @lru_cache(maxsize=4)
