@@ -225,8 +225,7 @@ class Design:
     def _choose_twin(self, picker: Picker, first: str) -> str | None:
         """An axis to have the size of the `first`, of those that had it least."""
         others = [axis for axis in self.axes.names if axis != first]
-        counts = [self.seen[("alike", *sorted((first, axis)))] for axis in others]
-        rare = [axis for axis, count in zip(others, counts, strict=True) if count == min(counts)]
+        rare = _find_rarest(others, [self.seen[("alike", *sorted((first, axis)))] for axis in others])
         return rare[picker.below(len(rare))] if rare else None
 
     def _choose_large(self, picker: Picker) -> list[str]:
@@ -255,8 +254,7 @@ class Design:
             if described.layouts:
                 chosen.append(names[picker.below(len(names))] if names else EVERYWHERE[0])
                 continue
-            counts = [self.seen[("layout", position, name)] for name in names]
-            rare = [name for name, count in zip(names, counts, strict=True) if count == min(counts)]
+            rare = _find_rarest(names, [self.seen["layout", position, name] for name in names])
             chosen.append(rare[picker.below(len(rare))] if picker.below(2) else EVERYWHERE[0])
         return chosen[0] if len(set(chosen)) == 1 else "+".join(chosen)
 
@@ -276,8 +274,7 @@ class Design:
         usable = [
             name for name in self.distributions if length <= LONGEST_REPETITIVE or name not in self.op.repeats
         ] or list(self.distributions)  # fmt: skip
-        counts = [self.seen[("values", name)] for name in usable]
-        rare = [name for name, count in zip(usable, counts, strict=True) if count == min(counts)]
+        rare = _find_rarest(usable, [self.seen["values", name] for name in usable])
         return rare[picker.below(len(rare))]
 
     def _list_far(self) -> list[tuple[int, str]]:
@@ -322,3 +319,9 @@ class Design:
     def _rate(self, features: Sequence[tuple[object, ...]]) -> float:
         """How much of some features is new: whatever was seen n times counts 1/(1 + n)²."""
         return sum([1 / (1 + self.seen[feature]) ** 2 for feature in features])
+
+
+def _find_rarest(names: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """Those of the smallest count."""
+    least = min(counts, default=0)
+    return [name for name, count in zip(names, counts, strict=True) if count == least]

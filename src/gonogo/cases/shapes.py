@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from gonogo.ops import Op
 
@@ -102,6 +103,21 @@ class Picker:
         return self._words.pop() * count >> 32
 
 
+class Bounds(NamedTuple):
+    """What bounds the size of an axis: by names of axes, products of whose sizes must not be too large."""
+
+    times: int
+    """How often it comes in what the work grows with."""
+    others: tuple[str, ...]
+    """What else does."""
+    inputs: tuple[tuple[str, ...], ...]
+    """Axes of the inputs that have it."""
+    output: tuple[str, ...]
+    """Axes of the output, where that has it."""
+    rows: tuple[str, ...]
+    """Those that count programs, where it is one of them."""
+
+
 class Axes:
     """An op's axes as sizes are drawn for them."""
 
@@ -115,6 +131,16 @@ class Axes:
         self.work = tuple(op.work.split()) or self.names
         self.along = op.main if op.main in output else output[-1] if output else ""
         self.smallest = {axis: min(op.sizes[axis]) if op.keeps_listed(axis) else 1 for axis in self.names}
+        rows = tuple(axis for axis in output if axis != self.along)
+        self.bounds = {
+            axis: Bounds(
+                max(self.work.count(axis), 1), tuple(other for other in self.work if other != axis),
+                tuple(axes for axes in self.arrays[:-1] if axis in axes), output if axis in output else (),
+                rows if axis in rows else (),
+            ) for axis in self.names
+        }  # fmt: skip
+        self.common: dict[tuple[object, ...], int] = {}
+        """Sizes that several axes may have at once, by budget and axes."""
         self.choices = {
             (axis, strategy): self._list_sizes(axis, strategy) for axis in self.names for strategy in STRATEGIES
         }
@@ -134,17 +160,14 @@ class Axes:
 
     def find_room(self, axis: str, sizes: dict[str, int], budget: Budget) -> int:
         """The largest size of an axis beside those of the others."""
-        times = max(self.work.count(axis), 1)
-        others = math.prod([sizes[other] for other in self.work if other != axis])
-        room = int((budget.work / others) ** (1 / times) + 1e-9)
-        *inputs, output = self.arrays
-        for axes, most in (*((axes, budget.inputs) for axes in inputs), (output, budget.output)):
-            if axis in axes:
-                room = min(room, most * sizes[axis] // math.prod([sizes[other] for other in axes]))
-        if axis in output and axis != self.along:
-            rows = math.prod([sizes[other] for other in output if other != self.along])
-            room = min(room, budget.rows * sizes[axis] // rows)
-        return room
+        times, others, inputs, output, rows = self.bounds[axis]
+        find = sizes.__getitem__
+        room = int((budget.work / math.prod(map(find, others))) ** (1 / times) + 1e-9)
+        for axes in inputs:
+            room = min(room, budget.inputs * sizes[axis] // math.prod(map(find, axes)))
+        if output:
+            room = min(room, budget.output * sizes[axis] // math.prod(map(find, output)))
+        return min(room, budget.rows * sizes[axis] // math.prod(map(find, rows))) if rows else room
 
     def draw(
         self, picker: Picker, first: str, size: int | None, strategy: str, others: Sequence[str],
@@ -182,9 +205,13 @@ class Axes:
 
     def _fit_together(self, axes: Sequence[str], budget: Budget) -> int:
         """A size that all these axes may have at once, and a third more: some of them will have less."""
+        known = self.common.get((budget, *axes))
+        if known is not None:
+            return known
         size = 4
         while all(self.find_room(axis, self.smallest | dict.fromkeys(axes, size), budget) >= size for axis in axes):
             size += size // 4
+        self.common[budget, *axes] = size + size // 3
         return size + size // 3
 
     def _fill(
