@@ -61,6 +61,9 @@ class NativeIsa:
     def read(self, *args: Any) -> Any:
         return path_native.read(*args, isa=self.isa)
 
+    def read_units(self, *args: Any) -> Any:
+        return path_native.read_units(*args, isa=self.isa)
+
     def measure_moments(self, *args: Any) -> Any:
         return path_native.measure_moments(*args, isa=self.isa)
 

@@ -148,6 +148,11 @@ def gauge_errors(fmt: Format, actual: Floats, expected: Floats, scale: Floats | 
     return np.where(size == 0, 0.0, np.where(np.isinf(size), np.inf, error / width))
 
 
+def read_units(pair: Pair, units: Sequence[Unit]) -> list[float]:
+    """What `read` gives as worst in each of several units."""
+    return [read(pair, None, None, unit).worst for unit in units]
+
+
 def measure_moments(values: npt.NDArray[np.unsignedinteger], fmt: Format, factor: float) -> Moments:
     """Largest finite |r|, sum of squares of finite r·factor, and how many are finite."""
     parts = []

@@ -18,7 +18,7 @@ HOST_SIZE = 2**15
 
 
 class Path(Protocol):
-    """What a path offers: three passes over a contiguous piece. Each path is a module."""
+    """What a path offers: four passes over a contiguous piece. Each path is a module."""
 
     def scan(self, pair: Pair, atol: float, brackets: Sequence[Bracket]) -> Scan:
         """Partial ErrorStats."""
@@ -26,6 +26,10 @@ class Path(Protocol):
 
     def read(self, pair: Pair, scale: Any, scale_format: Format | None, unit: Unit) -> WorstError:
         """Worst error in a gauge's unit."""
+        ...
+
+    def read_units(self, pair: Pair, units: Sequence[Unit]) -> list[float]:
+        """Worst error in each of several units, without a scale or cells."""
         ...
 
     def measure_moments(self, values: Any, fmt: Format, factor: float) -> Moments:

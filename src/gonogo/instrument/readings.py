@@ -45,7 +45,7 @@ def read(actual: object, expected: object, *, gauge: str | Gauge, scale: object 
 def read_worst(actual: object, expected: object, gauges: Sequence[Gauge]) -> list[float]:
     """What `read` gives as worst in each of several gauges that need no scale: operands are looked at once.
 
-    On a GPU one launch reads all of them.
+    One pass reads all of them.
     """
     operands = [as_operand(actual, "actual"), as_operand(expected, "expected")]
     aligned = align(operands)
@@ -62,12 +62,7 @@ def read_worst(actual: object, expected: object, gauges: Sequence[Gauge]) -> lis
 
 def _read_units(aligned: Aligned, path: Path, bits: Sequence[Bits], units: Sequence[Unit]) -> list[float]:
     actual, expected = aligned.operands
-    pair = Pair(bits[0], actual.format, bits[1], expected.format)
-    if aligned.device == "cpu":
-        return [path.read(pair, None, None, unit).worst for unit in units]
-    from gonogo.instrument import path_triton
-
-    return path_triton.read_units(pair, units)
+    return path.read_units(Pair(bits[0], actual.format, bits[1], expected.format), units)
 
 
 def _check_scale_shape(scale: Operand, expected: Operand) -> None:

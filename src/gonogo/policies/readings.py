@@ -129,9 +129,9 @@ class _Output:
         looks: dict[Key, Callable[[Errors, float, float], Any]] = {
             (rule, numbers["atol"], numbers["rtol"]): LOOKS[rule] for rule, numbers in known if rule in LOOKS
         }
-        finite = errors.module.where(errors.module.isfinite(errors.magnitudes), errors.magnitudes, 0.0)
         numbers = take_numbers(
-            errors, [errors.sizes.max(), finite.max(), *(look(errors, *key[1:]) for key, look in looks.items())]
+            errors,
+            [errors.sizes.max(), find_largest(errors), *(look(errors, *key[1:]) for key, look in looks.items())],
         )
         self.largest_error, self.largest_reference, *seen = numbers
         self.seen = dict(zip(looks, seen, strict=True))
@@ -176,6 +176,8 @@ def find_kindest(errors: Errors, atol: float, rtol: float) -> Any:
     sizes, xp = errors.sizes, errors.module
     # 0/0 and inf/inf are the only NaNs, and there the size itself is the reading.
     kinder = xp.minimum(sizes / atol, sizes / errors.magnitudes / rtol)
+    if errors.finite:
+        return np.fmax.reduce(kinder, axis=None, initial=0.0)
     return xp.where((sizes == 0) | xp.isinf(sizes), sizes, kinder).max()
 
 
@@ -183,6 +185,14 @@ def count_off(errors: Errors, atol: float, rtol: float) -> Any:
     """Elements off by more than atol + rtol·|r|."""
     sizes = errors.sizes
     return ((sizes > atol + rtol * errors.magnitudes) | errors.module.isinf(sizes)).sum()
+
+
+def find_largest(errors: Errors) -> Any:
+    """The largest finite |r|."""
+    magnitudes, xp = errors.magnitudes, errors.module
+    if errors.finite:
+        return magnitudes.max()
+    return xp.where(xp.isfinite(magnitudes), magnitudes, 0.0).max()
 
 
 LOOKS = {"either": find_kindest, "share": count_off}

@@ -43,6 +43,8 @@ typedef struct {
     int64_t below_low[BRACKETS], below_high[BRACKETS], kept[BRACKETS];
 } scan_result;
 
+#define MOST_UNITS 64
+
 /* Unit of element i: constant + per_magnitude·|r_i| + per_ulp·ulp(r_i) + per_scale·S_i. */
 typedef struct {
     double constant, per_magnitude, per_ulp, per_scale;
@@ -62,6 +64,7 @@ typedef struct {
 #define DECLARE(isa)                                                                                       \
     void scan_##isa(const operand *, const operand *, int64_t, double, bracket *, scan_result *);           \
     void read_##isa(const operand *, const operand *, const operand *, int64_t, const unit *, read_result *); \
+    void read_units_##isa(const operand *, const operand *, int64_t, const unit *, int, double *);             \
     void moments_##isa(const operand *, int64_t, double, moments_result *);                                  \
     void lose_##isa(const double *, int64_t, int64_t, int64_t, int64_t, const double *, const double *, double *);
 

@@ -520,6 +520,59 @@ void ISA(read)(const operand *actual, const operand *expected, const operand *sc
     out->signed_sum = total(&signed_sum);
 }
 
+/* What `read` gives as worst in each of several units that have no scale and do not count from cells.
+ *
+ * A quotient can be above the worst so far only where the error is above the product of that and the unit, but for
+ * what they round by: most blocks need no division. Products among subnormals round by more, and are taken for 0. */
+void ISA(read_units)(const operand *actual, const operand *expected, int64_t n, const unit *units, int count, double *worst) {
+    const format *f = actual->format;
+    double buffer_y[BLOCK], buffer_r[BLOCK], error[BLOCK], size[BLOCK], ulp[BLOCK], width[BLOCK];
+    int any_ulp = 0;
+    for (int k = 0; k < count; k++)
+        any_ulp |= units[k].per_ulp != 0;
+    for (int64_t start = 0; start < n; start += BLOCK) {
+        const int m = n - start < BLOCK ? (int)(n - start) : BLOCK;
+        const double *Y = decode(actual, start, buffer_y, m), *R = decode(expected, start, buffer_r, m);
+        double largest = 0;
+        for (int i = 0; i < m; i++) {
+            error[i] = fabs(value_error(Y[i], R[i]));
+            size[i] = fabs(R[i]);
+        }
+#pragma omp simd reduction(max : largest)
+        for (int i = 0; i < m; i++)
+            largest = error[i] > largest ? error[i] : largest;
+        if (largest == 0)
+            continue;
+        if (any_ulp)
+            for (int i = 0; i < m; i++)
+                ulp[i] = ulp_at(f, R[i]);
+        for (int k = 0; k < count; k++) {
+            const double constant = units[k].constant, per_magnitude = units[k].per_magnitude, per_ulp = units[k].per_ulp;
+            const double floor = worst[k] * (1 - 0x1p-50);
+            double above = largest > DBL_MAX, top = worst[k];
+            for (int i = 0; i < m; i++)
+                width[i] = constant + per_magnitude * size[i];
+            if (per_ulp != 0)
+                for (int i = 0; i < m; i++)
+                    width[i] += per_ulp * ulp[i];
+#pragma omp simd reduction(max : above)
+            for (int i = 0; i < m; i++) {
+                const double product = floor * width[i], least = product < 0x1p-960 ? 0.0 : product;
+                const double hit = error[i] > least ? 1.0 : 0.0;
+                above = hit > above ? hit : above;
+            }
+            if (above == 0)
+                continue;
+#pragma omp simd reduction(max : top)
+            for (int i = 0; i < m; i++) {
+                const double quotient = error[i] == 0 ? 0.0 : (error[i] <= DBL_MAX ? error[i] / width[i] : INFINITY);
+                top = quotient > top ? quotient : top;
+            }
+            worst[k] = top;
+        }
+    }
+}
+
 /* Largest finite |r|, the sum of squares of finite r·factor, and how many are finite. */
 void ISA(moments)(const operand *x, int64_t n, double factor, moments_result *out) {
     exact_sum squares = {0, 0};

@@ -40,6 +40,7 @@ static void fill_table(const format *f, double *table) {
 }
 
 typedef void (*scan_function)(const operand *, const operand *, int64_t, double, bracket *, scan_result *);
+typedef void (*read_units_function)(const operand *, const operand *, int64_t, const unit *, int, double *);
 typedef void (*read_function)(const operand *, const operand *, const operand *, int64_t, const unit *, read_result *);
 typedef void (*moments_function)(const operand *, int64_t, double, moments_result *);
 typedef void (*lose_function)(const double *, int64_t, int64_t, int64_t, int64_t, const double *, const double *, double *);
@@ -48,13 +49,14 @@ static const struct {
     const char *name;
     scan_function scan;
     read_function read;
+    read_units_function read_units;
     moments_function moments;
     lose_function lose;
 } ISAS[] = {
-    {"portable", scan_portable, read_portable, moments_portable, lose_portable},
+    {"portable", scan_portable, read_portable, read_units_portable, moments_portable, lose_portable},
 #ifdef GONOGO_X86
-    {"avx2", scan_avx2, read_avx2, moments_avx2, lose_avx2},
-    {"avx512", scan_avx512, read_avx512, moments_avx512, lose_avx512},
+    {"avx2", scan_avx2, read_avx2, read_units_avx2, moments_avx2, lose_avx2},
+    {"avx512", scan_avx512, read_avx512, read_units_avx512, moments_avx512, lose_avx512},
 #endif
 };
 static int n_isas = 1; /* how many of them this chip runs; set once at import */
@@ -180,6 +182,37 @@ static PyObject *py_read(PyObject *self, PyObject *args) {
     return result;
 }
 
+static PyObject *py_read_units(PyObject *self, PyObject *args) {
+    (void)self;
+    int isa, kind_a, kind_e;
+    Py_buffer a, e, numbers, worst;
+    if (!PyArg_ParseTuple(args, "iiy*iy*y*w*", &isa, &kind_a, &a, &kind_e, &e, &numbers, &worst))
+        return NULL;
+    PyObject *result = NULL;
+    operand actual, expected;
+    unit units[MOST_UNITS];
+    const Py_ssize_t count = worst.len / (Py_ssize_t)sizeof(double);
+    Py_ssize_t n = bind_operand(&actual, kind_a, &a, isa), m = n < 0 ? -1 : bind_operand(&expected, kind_e, &e, isa);
+    if (m >= 0 && (n != m || count > MOST_UNITS || numbers.len != 3 * worst.len))
+        PyErr_Format(PyExc_ValueError, "%zd elements against %zd in %zd units, of which %d fit", n, m, count, MOST_UNITS);
+    else if (m >= 0) {
+        const double *given = numbers.buf;
+        for (Py_ssize_t k = 0; k < count; k++)
+            units[k] = (unit){given[3 * k], given[3 * k + 1], given[3 * k + 2], 0, 0};
+        Py_BEGIN_ALLOW_THREADS;
+        ENTER_ARITHMETIC;
+        ISAS[isa].read_units(&actual, &expected, n, units, (int)count, worst.buf);
+        LEAVE_ARITHMETIC;
+        Py_END_ALLOW_THREADS;
+        result = Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&a);
+    PyBuffer_Release(&e);
+    PyBuffer_Release(&numbers);
+    PyBuffer_Release(&worst);
+    return result;
+}
+
 static PyObject *py_moments(PyObject *self, PyObject *args) {
     (void)self;
     int isa, kind;
@@ -280,6 +313,7 @@ static PyObject *py_select(PyObject *self, PyObject *args) {
 static PyMethodDef METHODS[] = {
     {"isas", py_isas, METH_NOARGS, "Names of the instruction sets this chip runs, narrowest first."},
     {"scan", py_scan, METH_VARARGS, "Partial ErrorStats of two buffers, and what falls into three brackets."},
+    {"read_units", py_read_units, METH_VARARGS, "Worst error of two buffers in each of several units, put into the last."},
     {"read", py_read, METH_VARARGS, "Worst error of two buffers in a gauge's unit, where, and the signed sum."},
     {"moments", py_moments, METH_VARARGS, "Largest finite magnitude, sum of squares and count of finite values."},
     {"lose", py_lose, METH_VARARGS, "What sums lose of their terms by rounding to steps, part by part of each row."},
