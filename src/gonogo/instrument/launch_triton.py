@@ -15,7 +15,7 @@ import triton
 
 # Launching a compiled kernel is not part of Triton's promised interface: only where it has been seen to work.
 _DIRECT = tuple(int(part) for part in triton.__version__.split(".")[:2]) in {(3, 6), (3, 7)}
-_compiled: dict[Any, tuple[Any, Any, Any, tuple[Any, ...]]] = {}
+_compiled: dict[Any, tuple[Any, Any, Any, tuple[Any, ...], Any]] = {}
 _get_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
@@ -25,14 +25,15 @@ def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
         kernel[(programs,)](*args, **options)
         return
     device = args[0].get_device()
-    key = (kernel, device, *[_trait(arg) for arg in args], *options.values())
+    # By its id, for a kernel of Triton's takes a lock to tell its hash; it is kept, so that no other gets the id.
+    key = (id(kernel), device, *[_trait(arg) for arg in args], *options.values())
     known = _compiled.get(key)
     if known is None:
         compiled = kernel[(programs,)](*args, **options)
         constants = tuple(options[name] for name in kernel.arg_names[len(args) :])
-        _compiled[key] = compiled.run, compiled.function, compiled.packed_metadata, constants
+        _compiled[key] = compiled.run, compiled.function, compiled.packed_metadata, constants, kernel
         return
-    run, function, metadata, constants = known
+    run, function, metadata, constants, _ = known
     run(programs, 1, 1, _get_stream(device), function, metadata, None, None, None, *args, *constants)
 
 

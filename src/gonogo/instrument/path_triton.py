@@ -149,8 +149,8 @@ def _launch_scan(
     scalars = make_scalars((atol, pair.actual_format.largest, *ends, *keep_ends), device)
     coarse = all(coarsen(b.low, keep) == (b.low, keep) for b, keep in zip(brackets, keep_ends, strict=True))
     capacity = sum(b.capacity for b in brackets)
-    results = make_results(pair, HEAD, keeps=capacity > 0)
-    kept = make_slots(capacity, results.programs, device)
+    results = make_results(pair, HEAD, cleared=capacity > 0)
+    kept = make_slots(capacity, results.programs, device).fill_(math.inf)
     stride = max(b.stride for b in brackets)
     with on_device(device):
         enqueue_scan(
@@ -174,11 +174,11 @@ class Results:
         return self.out[self.rows_at + N_ROWS * self.programs :].view(torch.int32)
 
 
-def make_results(pair: Pair, fetched: int, *, keeps: bool) -> Results:
-    """Room for a pass over `pair`, of which `fetched` words go to the host; zeroed where brackets keep."""
+def make_results(pair: Pair, fetched: int, *, cleared: bool) -> Results:
+    """Room for a pass over `pair`, of which `fetched` words go to the host; zero before it, where brackets keep."""
     programs = count_programs(pair.actual, BLOCK, PROGRAMS_PER_SM)
     size = fetched + N_ROWS * programs + 3 * BINS // 2
-    make = torch.zeros if keeps else torch.empty
+    make = torch.zeros if cleared else torch.empty
     return Results(programs, make(size, dtype=torch.int64, device=pair.actual.device), fetched)
 
 
@@ -212,16 +212,17 @@ def enqueue_scan(
             BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     launch(
-        total_scan_kernel, 1, results.out, results.rows_at, programs, -count % BLOCK, scalars,
-        scalars if ranks is None else ranks, bins, KEEP=kept.numel() > 0, PICK=ranks is not None, PICKS_AT=PICKS_AT,
-        BINS=BINS, PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS, enable_fp_fusion=False,
+        total_scan_kernel, 19 if kept.numel() else 15, results.out, results.rows_at, programs, -count % BLOCK,
+        scalars, scalars if ranks is None else ranks, bins,
+        KEEP=kept.numel() > 0, PICK=ranks is not None, PICKS_AT=PICKS_AT, BINS=BINS,
+        PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip
 
 
 def make_slots(capacity: int, programs: int, device: torch.device) -> torch.Tensor:
-    """Room for what the brackets keep, all +inf: each program's share and a quarter as much again."""
+    """Room for what the brackets keep, to be filled with +inf: each program's share and a quarter as much again."""
     room = int(capacity / programs * 1.25) + 64 if capacity else 0
-    return torch.full((programs * room,), math.inf, dtype=torch.float64, device=device)
+    return torch.empty(programs * room, dtype=torch.float64, device=device)
 
 
 @dataclass(frozen=True, slots=True)

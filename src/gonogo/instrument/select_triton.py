@@ -74,10 +74,11 @@ def find_errors_at(
     """Exact errors at 0-based ranks; the scans made for it are appended to `passes`."""
     first = scan_unseen(aligned, atol, ranks) if aligned.contiguous and aligned.count > KEEP_ALL else None
     if first is not None:
-        passes.append(replace(first[1], caught=()))  # what it kept must not outlive its use
         found = _settle_ranks(*first, ranks)
         if found is not None:
+            passes.append(first[1])
             return found
+        passes.append(replace(first[1], caught=()))  # what it kept must not outlive its use
     return find_ranks(
         ranks,
         aligned.count,
@@ -127,21 +128,23 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     if count < size or (expect > 3 * CAPACITY and not tied):
         return None
     device = pair.actual.device
-    results = make_results(pair, VALUES_AT + (0 if tied else 3 * READY), keeps=not tied)
+    results = make_results(pair, VALUES_AT + (0 if tied else 3 * READY), cleared=False)
     out = results.out
-    scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
     given = make_scalars((atol, actual.format.largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
     with on_device(device):
         if tied:
             launch(
                 sample_and_place_kernel, 1,
-                *flat, count, torch.empty(size, dtype=torch.int32, device=device), *spots, given, scalars,
+                *flat, count, out, results.rows_at, *spots, given, SCALARS_AT,
                 KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=size,
                 num_warps=SAMPLE_WARPS, enable_fp_fusion=False,
             )  # fmt: skip
+            scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)  # while the GPU is at it
+            kept = scalars[:0]
         else:
-            launch(place_kernel, 1, draw_sample(aligned, high_words=True), size, *spots, given, scalars)
-        kept = scalars[:0] if tied else make_slots(expect, results.programs, device)
+            scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
+            kept = make_slots(expect, results.programs, device)
+            launch(place_kernel, 1, draw_sample(aligned, clear=(out, kept)), size, *spots, given, scalars)
         enqueue_scan(
             pair,
             scalars,
@@ -203,20 +206,26 @@ def _take_ready(launched: Launched, words: Sequence[int], k: int) -> Ready | Non
     return words[PICKS_AT + 4 * k + 2], values
 
 
-def draw_sample(aligned: Aligned, *, high_words: bool = False) -> torch.Tensor:
-    """Sorted errors at a stratified sample of positions, or their high words, on the GPU."""
+def draw_sample(aligned: Aligned, *, clear: tuple[torch.Tensor, torch.Tensor] | None = None) -> torch.Tensor:
+    """Sorted errors at a stratified sample of positions, on the GPU.
+
+    Their high words where results and slots are to be cleared for a scan on the way, which spares launches.
+    """
     size = min(SAMPLE, aligned.count)
     actual, expected = (x.bits for x in aligned.operands[:2])
     if not aligned.contiguous:
         positions = torch.from_numpy(stratified_positions(aligned.count, size)).to(actual.device)
         index = torch.unravel_index(positions, actual.shape)
         actual, expected = actual[index], expected[index]
-    errors = torch.empty(size, dtype=torch.int32 if high_words else torch.float64, device=actual.device)
+    errors = torch.empty(size, dtype=torch.float64 if clear is None else torch.int32, device=actual.device)
+    out, kept = clear or (errors, errors)
     with on_device(actual.device):
         launch(
             sample_kernel, triton.cdiv(size, path_triton.BLOCK), actual, expected, actual.numel(), errors, size,
+            out, out.numel(), kept, kept.numel(),
             KIND_A=KIND[aligned.operands[0].format.name], KIND_E=KIND[aligned.operands[1].format.name],
-            HIGH_WORDS=high_words, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
+            FOR_SCAN=clear is not None, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS,
+            enable_fp_fusion=False,
         )  # fmt: skip
     return errors.sort().values
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -69,8 +70,7 @@ def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
         passes.append(replace(scan, caught=()))  # what a pass kept must not outlive its use
         return scan.caught
 
-    places = [(count - 1) * (percent / 100) for percent in PERCENTILES]
-    ranks = [(math.floor(place), min(math.floor(place) + 1, count - 1)) for place in places]
+    places, ranks = _find_places(count)
     values = find_errors_at(aligned, path, atol, ranks, run_pass, passes)
     percentiles = [
         interpolate(values[low], values[high], place - low)
@@ -90,6 +90,13 @@ def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
         max_ulp=first.max_ulp,
         mean_ulp=mean_of(first.sum_ulp, count),
     )
+
+
+@lru_cache(maxsize=64)
+def _find_places(count: int) -> tuple[tuple[float, ...], tuple[tuple[int, int], ...]]:
+    """Where the percentiles of so many errors lie, and the ranks to either side."""
+    places = tuple((count - 1) * (percent / 100) for percent in PERCENTILES)
+    return places, tuple((math.floor(place), min(math.floor(place) + 1, count - 1)) for place in places)
 
 
 def find_errors_at(

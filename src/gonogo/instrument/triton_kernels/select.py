@@ -31,15 +31,28 @@ def sample_kernel(
     count,
     errors_ptr,
     size,
+    out_ptr,
+    words,
+    values_ptr,
+    slots,
     KIND_A: tl.constexpr,
     KIND_E: tl.constexpr,
-    HIGH_WORDS: tl.constexpr,  # whether only the errors' high words are wanted
+    FOR_SCAN: tl.constexpr,  # whether only the errors' high words are wanted, and what the scan needs is cleared
     BLOCK: tl.constexpr,
 ):
-    """Absolute errors at a stratified sample of places."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    """Absolute errors at a stratified sample of places; all words of `out` set to 0, and all slots to +inf."""
+    pid = tl.program_id(0)
+    at = pid * BLOCK + tl.arange(0, BLOCK)
     error = sampled_error(a_ptr, e_ptr, count, size, at, KIND_A, KIND_E)
-    tl.store(errors_ptr + at, high_word(error) if HIGH_WORDS else error, mask=at < size)
+    tl.store(errors_ptr + at, high_word(error) if FOR_SCAN else error, mask=at < size)
+    if FOR_SCAN:
+        step = tl.num_programs(0) * BLOCK
+        for start in range(pid * BLOCK, words, step):
+            place = start + tl.arange(0, BLOCK)
+            tl.store(out_ptr + place, tl.zeros([BLOCK], tl.int64), mask=place < words)
+        for start in range(pid * BLOCK, slots, step):
+            place = start + tl.arange(0, BLOCK)
+            tl.store(values_ptr + place, tl.full([BLOCK], INF, tl.float64), mask=place < slots)
 
 
 @triton.jit
@@ -77,7 +90,8 @@ def sample_and_place_kernel(
     a_ptr,
     e_ptr,
     count,
-    words_ptr,
+    out_ptr,
+    rows_at,
     first0,
     last0,
     first1,
@@ -85,12 +99,14 @@ def sample_and_place_kernel(
     first2,
     last2,
     given_ptr,
-    scalars_ptr,
+    scalars_at,
     KIND_A: tl.constexpr,
     KIND_E: tl.constexpr,
     SIZE: tl.constexpr,
 ):
-    """sample_kernel, a sort and place_kernel in one program, for a small sample."""
+    """sample_kernel, a sort and place_kernel in one program, for a small sample, in memory the scan will take."""
+    words_ptr = (out_ptr + rows_at).to(tl.pointer_type(tl.int32))
+    scalars_ptr = (out_ptr + scalars_at).to(tl.pointer_type(tl.float64))
     at = tl.arange(0, SIZE)
     error = sampled_error(a_ptr, e_ptr, count, SIZE, at, KIND_A, KIND_E)
     tl.store(words_ptr + at, tl.sort(high_word(error)))
@@ -126,36 +142,35 @@ def total_scan_kernel(
     BINS: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
-    """The programs' rows added up, in one program; and per bracket, the bins in which its wanted ranks lie."""
-    rows_ptr = out_ptr + rows_at
-    for row in tl.static_range(15):
+    """The scan's rows added up, each by a program; and per bracket, by one more, the bins of its wanted ranks."""
+    rows_ptr, row = out_ptr + rows_at, tl.program_id(0)
+    if row < 16:
         values = load_row(rows_ptr, row, programs, PROGRAMS)
-        if row == 1 or row == 4:
+        if (row == 1) | (row == 4):
             total = tl.max(values.to(tl.float64, bitcast=True)).to(tl.int64, bitcast=True)
-        elif row == 2 or row == 5 or row == 7:
+        elif (row == 2) | (row == 5) | (row == 7):
             total = tl.sum(values.to(tl.float64, bitcast=True)).to(tl.int64, bitcast=True)
         elif row == 6:
             total = tl.max(values.to(tl.uint64, bitcast=True)).to(tl.int64, bitcast=True)
-        elif row == 8:
+        elif (row == 8) | (row == 15):
             total = tl.max(values)
         else:
             total = tl.sum(values)
         tl.store(out_ptr + row, total)
-    if KEEP:
-        tl.store(out_ptr + 15, tl.max(load_row(rows_ptr, 15, programs, PROGRAMS)))
-        for k in tl.static_range(3):
-            ends = tl.cumsum(tl.load(bins_ptr + k * BINS + tl.arange(0, BINS)), axis=0).to(tl.int64)
-            picks_ptr = out_ptr + PICKS_AT + 4 * k
-            tl.store(picks_ptr + 3, tl.max(ends))
-            if PICK:
-                below = tl.sum(load_row(rows_ptr, 9 + k, programs, PROGRAMS))
-                below -= tl.where(tl.load(scalars_ptr + 2 + 2 * k) > 0, padding, 0)
-                for i in tl.static_range(2):
-                    rank = tl.load(ranks_ptr + 2 * k + i).to(tl.int64) - below
-                    before = ends <= rank
-                    tl.store(picks_ptr + i, tl.sum(before.to(tl.int64)))
-                    if i == 0:
-                        tl.store(picks_ptr + 2, tl.max(tl.where(before, ends, 0)))
+    elif KEEP:
+        k = row - 16
+        ends = tl.cumsum(tl.load(bins_ptr + k * BINS + tl.arange(0, BINS)), axis=0).to(tl.int64)
+        picks_ptr = out_ptr + PICKS_AT + 4 * k
+        tl.store(picks_ptr + 3, tl.max(ends))
+        if PICK:
+            below = tl.sum(load_row(rows_ptr, 9 + k, programs, PROGRAMS))
+            below -= tl.where(tl.load(scalars_ptr + 2 + 2 * k) > 0, padding, 0)
+            for i in tl.static_range(2):
+                rank = tl.load(ranks_ptr + 2 * k + i).to(tl.int64) - below
+                before = ends <= rank
+                tl.store(picks_ptr + i, tl.sum(before.to(tl.int64)))
+                if i == 0:
+                    tl.store(picks_ptr + 2, tl.max(tl.where(before, ends, 0)))
 
 
 @triton.jit
@@ -177,6 +192,13 @@ def histogram_kernel(values_ptr, slots, scalars_ptr, counts_ptr, BINS: tl.conste
 
 
 @triton.jit
+def is_wanted(value, scalars_ptr, picks_ptr, k: tl.constexpr, BINS: tl.constexpr):
+    """Whether a value lies in the bins of bracket k that hold its wanted ranks."""
+    place = bin_of(value, tl.load(scalars_ptr + 2 + 2 * k), tl.load(scalars_ptr + 3 + 2 * k), BINS)
+    return (place >= tl.load(picks_ptr + 4 * k)) & (place <= tl.load(picks_ptr + 4 * k + 1))
+
+
+@triton.jit
 def bin_values_kernel(
     values_ptr,
     slots,
@@ -195,12 +217,15 @@ def bin_values_kernel(
     """
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values_ptr + at, mask=at < slots, other=INF)
-    for k in tl.static_range(3):
-        place = bin_of(value, tl.load(scalars_ptr + 2 + 2 * k), tl.load(scalars_ptr + 3 + 2 * k), BINS)
-        wanted = (place >= tl.load(picks_ptr + 4 * k)) & (place <= tl.load(picks_ptr + 4 * k + 1))
-        one = tl.full(place.shape, 1, tl.int64)
-        slot = tl.atomic_add(seen_ptr + k + tl.zeros_like(place), one, mask=wanted, sem="relaxed")
-        tl.store(out_ptr + k * room + slot, value, mask=wanted & (slot < room))
-        word = value.to(tl.int64, bitcast=True)
-        tl.atomic_max(extremes_ptr + 2 * k, tl.max(tl.where(wanted, word, 0)))
-        tl.atomic_max(extremes_ptr + 2 * k + 1, tl.max(tl.where(wanted, MAGNITUDE - word, 0)))
+    some = is_wanted(value, scalars_ptr, picks_ptr, 0, BINS)
+    some |= is_wanted(value, scalars_ptr, picks_ptr, 1, BINS)
+    some |= is_wanted(value, scalars_ptr, picks_ptr, 2, BINS)
+    if tl.max(some.to(tl.int32)) > 0:  # a few hundred of millions are: most blocks have none
+        for k in tl.static_range(3):
+            wanted = is_wanted(value, scalars_ptr, picks_ptr, k, BINS)
+            one = tl.full(wanted.shape, 1, tl.int64)
+            slot = tl.atomic_add(seen_ptr + k + tl.zeros_like(at), one, mask=wanted, sem="relaxed")
+            tl.store(out_ptr + k * room + slot, value, mask=wanted & (slot < room))
+            word = value.to(tl.int64, bitcast=True)
+            tl.atomic_max(extremes_ptr + 2 * k, tl.max(tl.where(wanted, word, 0)))
+            tl.atomic_max(extremes_ptr + 2 * k + 1, tl.max(tl.where(wanted, MAGNITUDE - word, 0)))
