@@ -134,13 +134,18 @@ def settle_outcome(output: torch.Tensor, reference: Reference, dtype: str) -> Ou
 
 def count_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> int:
     """Elements where one side is NaN or infinite and the other is not the same."""
-    wide = reference.take_judged(output).double()
-    return 0 if _are_ordinary(wide, reference, dtype) else int(_find_odd(wide, reference, dtype).sum())
+    judged = reference.take_judged(output)
+    return 0 if _are_ordinary(judged, reference, dtype) else int(_find_odd(judged, reference, dtype).sum())
 
 
-def _are_ordinary(wide: torch.Tensor, reference: Reference, dtype: str) -> bool:
+def _are_ordinary(judged: torch.Tensor, reference: Reference, dtype: str) -> bool:
     """Whether all elements are finite, and their references below the format's overflow threshold."""
-    return bool((wide.isfinite() & (reference.expected.abs() < get_format(dtype).overflow_start)).all())
+    if not reference.is_below(get_format(dtype).overflow_start):
+        return False
+    if judged.dtype.itemsize > 4:
+        return bool(judged.isfinite().all())
+    narrow = judged if judged.dtype.itemsize > 1 else judged.double()  # torch adds up no eight bits
+    return math.isfinite(float(narrow.sum(dtype=torch.float64)))  # whose range no sum of narrower ones leaves
 
 
 def find_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> torch.Tensor:
@@ -149,13 +154,14 @@ def find_non_finite(output: torch.Tensor, reference: Reference, dtype: str) -> t
     An infinity stands for everything past the format's overflow threshold. A correct kernel may come out on the
     other side of it if the reference is within its error of there; how far it is off is for the reading to say.
     """
-    wide = reference.take_judged(output).double()
-    if _are_ordinary(wide, reference, dtype):
-        return torch.zeros_like(wide, dtype=torch.bool)
-    return _find_odd(wide, reference, dtype)
+    judged = reference.take_judged(output)
+    if _are_ordinary(judged, reference, dtype):
+        return torch.zeros_like(judged, dtype=torch.bool)
+    return _find_odd(judged, reference, dtype)
 
 
-def _find_odd(wide: torch.Tensor, reference: Reference, dtype: str) -> torch.Tensor:
+def _find_odd(judged: torch.Tensor, reference: Reference, dtype: str) -> torch.Tensor:
+    wide = judged.double()
     expected, threshold = reference.expected, get_format(dtype).overflow_start
     near = NEAR_OVERFLOW * reference.unit_roundoff * reference.scale
     may_overflow = expected.abs() + near >= threshold

@@ -84,6 +84,16 @@ class Reference:
         """Whether it is NaN everywhere: an output that agrees has shown nothing."""
         return self.expected.numel() > 0 and bool(self.expected.isnan().all())
 
+    def is_below(self, threshold: float) -> bool:
+        """Whether all of it is finite, and its size below a threshold."""
+        return self._largest < threshold
+
+    @cached_property
+    def _largest(self) -> float:
+        sizes = self.expected.abs()
+        largest = float(sizes.max()) if sizes.numel() else 0.0
+        return math.inf if math.isnan(largest) else largest
+
     @cached_property
     def unjudged(self) -> torch.Tensor | None:
         """Where there is a value and an infinite scale: a correct kernel may return anything there.

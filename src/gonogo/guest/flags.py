@@ -46,9 +46,9 @@ _outside: list[dict[str, Any]] = []
 """What a process had set before `known`, the first of these its user."""
 
 
-def _get(path: str) -> Any:
+def _get(owner: Any, name: str) -> Any:
     try:
-        return attrgetter(path)(torch)
+        return getattr(owner, name)
     except (RuntimeError, AttributeError):  # torch refuses to mix two kinds of words for one switch
         return MIXED
 
@@ -56,6 +56,12 @@ def _get(path: str) -> Any:
 def _set(path: str, value: Any) -> None:
     owner, _, name = path.rpartition(".")
     setattr(attrgetter(owner)(torch), name, value)
+
+
+def _find_owner(path: str) -> tuple[str, Any, str]:
+    """A switch by its path, what it belongs to, and its name there: they are read some hundred times a second."""
+    owner, _, name = path.rpartition(".")
+    return path, attrgetter(owner)(torch), name
 
 
 def _has(path: str) -> bool:
@@ -151,11 +157,11 @@ SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "matmul precision": (_get_matmul_precision, torch.set_float32_matmul_precision),
     **{
-        path: (partial(_get, path), partial(_set, path))
-        for path in (
+        path: (partial(_get, owner, name), partial(setattr, owner, name))
+        for path, owner, name in map(_find_owner, filter(_has, (
             *(WORDS if _has("backends.cuda.matmul.fp32_precision") else tuple(PRECISE)[:2]), *tuple(PRECISE)[2:],
             "backends.cudnn.enabled", "backends.cudnn.deterministic", "backends.cudnn.benchmark",
-        ) if _has(path)
+        )))
     },
     **{
         f"autocast on {device}": (

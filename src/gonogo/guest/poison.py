@@ -47,7 +47,7 @@ class Memory(TorchFunctionMode):
         bits = poison_bits(out.dtype)
         if bits is None or inside is None or type(out) is not torch.Tensor or out.layout is not torch.strided:
             return out
-        if not 0 < out.numel() <= LARGEST_GUARDED or out.device.type not in ("cpu", "cuda") or out.is_pinned():
+        if not 0 < out.numel() <= LARGEST_GUARDED or not (out.is_cuda or (out.is_cpu and not out.is_pinned())):
             return out
         with torch.no_grad():
             span = 1 + sum((size - 1) * stride for size, stride in zip(out.shape, out.stride(), strict=True))
