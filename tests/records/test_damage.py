@@ -184,7 +184,7 @@ OTHERS = cycle([
 class Idle:
     """In place of workers: what is read before they start is what is looked at here."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **options: object) -> None:
         pass
 
     def run(self, jobs: Iterator[object]) -> Iterator[object]:

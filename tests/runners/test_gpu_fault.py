@@ -1,4 +1,4 @@
-"""A kernel that faults the GPU costs its worker and its own record, nothing else."""
+"""A kernel that faults or holds the GPU costs workers and its own record, nothing else."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.campaign import Plan, run_campaign
+from gonogo.campaign import Allowance, Plan, run_campaign
 from gonogo.records import read_run
+
+MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
 
 
 @pytest.mark.gpu
-def test_gpu_fault(tmp_path: Path) -> None:
-    more_ops = str(Path(__file__).parent.parent / "more_ops")
-    plan = Plan(("gpu_fault",), ("float16", "float32"), cases=3, device="cuda", distributions=("normal",),
-                ops_folders=(more_ops,))  # fmt: skip
-    run_campaign(plan, tmp_path, workers=2)
+@pytest.mark.parametrize("shares_gpu", [True, False])
+@pytest.mark.parametrize(
+    ("op", "outcomes"),
+    [
+        ("gpu_fault", {"copies": "ok", "writes_nowhere": "crashed", "copies_too": "ok"}),
+        ("gpu_hang", {"copies": "ok", "never_ends": "timed-out", "copies_too": "ok"}),
+    ],
+)
+def test_gpu_fault(tmp_path: Path, op: str, outcomes: dict[str, str], shares_gpu: bool) -> None:
+    plan = Plan((op,), ("float16", "float32"), cases=3, device="cuda", distributions=("normal",),
+                ops_folders=(MORE_OPS,))  # fmt: skip
+    run_campaign(plan, tmp_path, workers=4, allowance=Allowance(timeout_s=15, shares_gpu=shares_gpu))
     rows = read_run(tmp_path).to_pylist()
     assert len(rows) == 2 * 3 * 3
     for row in rows:
-        assert row["outcome"] == ("crashed" if row["kernel"] == "writes_nowhere" else "ok"), row["detail"]
-        assert row["kernel"] == "writes_nowhere" or row["max_abs"] == 0.0
+        assert row["outcome"] == outcomes[row["kernel"]], row["detail"]
+        assert row["outcome"] != "ok" or row["max_abs"] == 0.0

@@ -12,9 +12,12 @@ from warm import run_python
 
 from gonogo.campaign import Allowance, Plan, run_campaign
 from gonogo.errors import CampaignFailed, InputError, ReferenceFailed
+from gonogo.execution.job import make_records
 from gonogo.records import read_run
 from gonogo.runners.job_queue import READ_AHEAD, JobQueue
 from gonogo.runners.pool import Pool
+from gonogo.runners.sharing import PIPES, Sharing
+from gonogo.schema import Outcome
 
 MORE_OPS = str(Path(__file__).parent.parent / "more_ops")
 
@@ -132,3 +135,42 @@ def test_a_job_is_owed_to_a_worker_behind_one_that_has_none(monkeypatch: pytest.
         alarm.cancel()
         pool.close()
     assert {record.outcome for records in ended for record in records} == {"ok", "crashed"}
+
+
+@pytest.mark.parametrize("shared", ["shared", "lost at once"])
+def test_what_shares_a_gpu_is_run_again_before_it_is_blamed(shared: str) -> None:
+    """A worker that shares may end through another's kernel, at a kernel or before any."""
+    plan = make_plan("fated", 2)
+    sharing = Sharing({PIPES: shared}, {PIPES: "apart"})
+    pool = Pool(2, Allowance(timeout_s=5), sharing=sharing)
+    try:
+        records = [record for of_case in pool.run(plan.jobs()) for record in of_case]
+    finally:
+        pool.close()
+    names = [kernel.name for kernel in next(plan.jobs()).kernels]
+    assert sorted(record.kernel for record in records) == sorted(2 * names)
+    for record in records:
+        ended = (record.outcome, record.detail)
+        assert ended == (("crashed", "killed by SIGKILL") if record.kernel == "dies" else ("ok", None))
+
+
+def test_what_a_worker_that_shares_says_of_a_crash_is_not_believed() -> None:
+    """On a GPU it tells of it itself, and ends: the record is of a kernel that may be another's victim."""
+    (job,) = make_plan("fated").jobs()
+    pool = Pool(1, Allowance(), sharing=Sharing({PIPES: "shared"}, {PIPES: "apart"}))
+    try:
+        (worker,) = pool._workers
+        made = make_records(job, job.kernels[:2], Outcome("ok"))
+        worker.job, worker.kernel, worker.records = job, None, [made[0], made[1].end(Outcome("crashed"))]
+        ((number, records, rest),) = pool._replace(worker, "crashed", None)
+        (fresh,) = pool._workers
+        assert (number, records) == (job.number, [made[0]])
+        assert rest is not None
+        assert (rest.kernels, rest.gave_nothing) == (job.kernels[1:], ())
+        assert fresh.owed is rest
+        assert not fresh.shares
+        fresh.shares, fresh.job, fresh.records = True, job, [made[0]]
+        list(pool._replace(fresh, "out-of-memory", "too much"))  # of the host's, which is its own doing
+        assert pool._workers[0].shares
+    finally:
+        pool.close()

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 EVERYTHING = (*FINITE, EXACT, *NON_FINITE)
 WITH_RESUME = (
-    "out", "resume", "workers", "timeout_s", "memory_gb", "ops_path", "as_json", "engine_name", "address",
-    "per_device_kind",
+    "out", "resume", "workers", "timeout_s", "memory_gb", "share_gpu", "ops_path", "as_json", "engine_name",
+    "address", "per_device_kind",
 )  # fmt: skip
 """Options that are no part of a plan."""
 
@@ -108,6 +108,10 @@ WITH_RESUME = (
     show_default=True,
     help="Resident memory of a worker.",
 )
+@click.option(
+    "--share-gpu/--no-share-gpu", default=True, show_default=True,
+    help="Whether workers are at work on a GPU at the same time, by NVIDIA's MPS, where this machine has it.",
+)  # fmt: skip
 @click.option("--ops-path", multiple=True, type=click.Path(path_type=Path), help="Folder with more ops.")
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
 @click.pass_context
@@ -120,6 +124,7 @@ def run(
     workers: int | None,
     timeout_s: float,
     memory_gb: float,
+    share_gpu: bool,
     ops_path: tuple[Path, ...],
     as_json: bool,
     engine_name: str,
@@ -137,7 +142,7 @@ def run(
         from gonogo.campaign import Allowance, Plan
         from gonogo.runners.engines import open_engine
     started = time.monotonic()
-    allowance = Allowance(timeout_s, memory_gb * 2**30)
+    allowance = Allowance(timeout_s, memory_gb * 2**30, share_gpu)
     with closing(open_engine(engine_name, address)) as engine:
         plan = None if resume else Plan(**fields | {"device": engine.find_device(fields["device"])})
         if plan is not None:

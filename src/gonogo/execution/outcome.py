@@ -158,12 +158,13 @@ def explain(error: BaseException, device: str) -> Outcome:
     word = "raised"
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         word = "out-of-memory"
-    elif _is_gpu_lost(device):
+    elif is_gpu_lost(device):
         word = "crashed"
     return Outcome(word, tell_error(error), error=format_error(error))
 
 
-def _is_gpu_lost(device: str) -> bool:
+def is_gpu_lost(device: str) -> bool:
+    """Whether nothing will run on the GPU any more in this process: a kernel has touched memory where none is."""
     if device == "cpu":
         return False
     try:

@@ -1,7 +1,8 @@
 """Jobs → records, by worker processes that may crash, hang, exit or eat memory without harm to the rest.
 
 A worker tells which kernel it is about to run. If it dies or must be killed, that kernel gets the outcome and a new
-worker takes up the case behind it, without running that kernel again.
+worker takes up the case behind it, without running that kernel again. Where workers share a GPU it may have died of
+another's kernel: then a worker that shares with nobody takes its place, and begins with that kernel.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from gonogo.runners.fork_server import find_fork_server, has_ended, start_fork_s
 from gonogo.runners.job_queue import JobQueue, Queue
 from gonogo.runners.keeper import measure_family
 from gonogo.runners.printed import Transcript
+from gonogo.runners.sharing import Sharing
 from gonogo.runners.stem import COPIES, find_stem
 from gonogo.runners.worker import GuestSetting, Stranger, work
 from gonogo.schema import Outcome, Record
@@ -38,6 +40,8 @@ SERVER_ENDED = (
 )
 START_UP_S = 120.0
 """What importing torch and reaching a GPU may take on a busy machine."""
+START_SHARING_S = 45.0
+"""The same where a GPU is shared: a service that does not answer is not waited for as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +52,18 @@ class Allowance:
     """Per kernel and case, compilation included."""
     memory_bytes: float = 8 * 2**30
     """Resident memory of a worker, with that of all processes that its kernels have started."""
+    shares_gpu: bool = True
+    """Whether kernels of other workers may be at work on its GPU at the same time, where a machine can do that."""
 
     def __post_init__(self) -> None:
         if not self.timeout_s > 0:
             raise InputError(f"a time limit of {self.timeout_s:g} s: it must be above 0")
         if not self.memory_bytes > 0:
             raise InputError(f"{self.memory_bytes / 2**30:g} GiB of memory for a worker: it must be above 0")
+
+
+SHARED_FATE = ("crashed", "timed-out")
+"""What may befall a worker through another that shares its GPU."""
 
 
 class PoolInterrupted(Exception):
@@ -64,8 +74,10 @@ class Worker:
     """A process and what it is doing."""
 
     def __init__(
-        self, context: Any, gpu_memory_share: float, switches: dict[str, str], guest_setting: GuestSetting | None
-    ) -> None:
+        self, context: Any, gpu_memory_share: float, switches: dict[str, str], guest_setting: GuestSetting | None,
+        *, shares: bool = False,
+    ) -> None:  # fmt: skip
+        self.shares = shares
         self.pipe, theirs = context.Pipe()
         self.transcript = Transcript()
         arguments = (
@@ -84,7 +96,7 @@ class Worker:
         self.records: list[Record] = []
         self.ready = False
         self.owed: Job | None = None
-        """A job that ended another worker before a kernel had run: it is this one's first."""
+        """A job that ended another worker, through no kernel's fault as far as is known: it is this one's first."""
         self.last_words: str | None = None
         """What it said of its own end."""
         self.since = time.monotonic()
@@ -115,8 +127,10 @@ class Pool:
         gpu: str | None = None,
         gpu_memory_share: float = 0.9,
         triton: bool = False,
+        sharing: Sharing | None = None,
     ) -> None:
         self.allowance = allowance
+        self._sharing = sharing
         self._hidden, self._device = guests_of, device
         self.set_up_s = 0.0
         """What setting up a case may take at least, however little a stranger asks for."""
@@ -130,21 +144,25 @@ class Pool:
         """Set from another thread, it ends what runs by PoolInterrupted, within a moment."""
         self._begun_again: set[int] = set()
         self._checked = 0.0
+        shares = sharing is not None and allowance.shares_gpu
         self._context = multiprocessing.get_context("forkserver")
-        self._workers = [self._make_worker() for _ in range(workers)]
+        self._workers = [self._make_worker(shares=shares) for _ in range(workers)]
 
-    def _make_worker(self) -> Worker:
+    def _make_worker(self, *, shares: bool = False) -> Worker:
         try:
             start_fork_server()
-            return self._fork_worker()
+            return self._fork_worker(shares)
         except (EOFError, ConnectionError) as error:
             raise CampaignFailed(SERVER_ENDED) from error
         except OSError as error:  # a temporary folder with too long a path for a socket, no more processes or files
             raise CampaignFailed(f"no worker can be started: {error}") from error
 
-    def _fork_worker(self) -> Worker:
+    def _fork_worker(self, shares: bool) -> Worker:
         if self._stem is None:
-            return Worker(self._context, self.gpu_memory_share, self._switches, None)
+            switches = self._switches
+            if self._sharing is not None:
+                switches = switches | (self._sharing.together if shares else self._sharing.apart)
+            return Worker(self._context, self.gpu_memory_share, switches, None, shares=shares)
         client = self._stem.open_client()
         setting = GuestSetting(client, self._device, self._describe_stranger())
         try:
@@ -176,7 +194,7 @@ class Pool:
         for position, worker in enumerate(self._workers):
             if worker.job is not None or not worker.ready:
                 worker.kill()
-                self._workers[position] = self._make_worker()
+                self._workers[position] = self._make_worker(shares=worker.shares)
 
     def run(self, jobs: Iterator[Job]) -> Iterator[list[Record]]:
         """All records of each case, as cases complete."""
@@ -196,7 +214,7 @@ class Pool:
                 records_of[number] = records_of.pop(number, []) + records
                 if rest is None:
                     yield records_of.pop(number)
-                else:
+                elif all(worker.owed is not rest for worker in self._workers):  # else it is some worker's first
                     queue.put(rest)
 
     def _start(self, worker: Worker, job: Job) -> None:
@@ -251,7 +269,8 @@ class Pool:
         worker.transcript.empty_if_large()
         idle_s = time.monotonic() - worker.since
         if worker.job is not None or not worker.ready:
-            allowed_s = self._kernel_s(worker) if worker.ready else START_UP_S
+            start_up_s = START_SHARING_S if worker.shares else START_UP_S
+            allowed_s = self._kernel_s(worker) if worker.ready else start_up_s
             # A judge that has announced a kernel sees to the time of its guest by itself.
             if idle_s > allowed_s + (0 if self._stem is None or worker.kernel is None else GRACE_S):
                 return "timed-out", f"no answer in {allowed_s:g} s"
@@ -296,9 +315,17 @@ class Pool:
         detail = detail or worker.last_words or describe_exit(worker.process.exitcode)
         if job is None:
             self._count_failed_start(detail)
-        fresh = self._workers[self._workers.index(worker)] = self._make_worker()
+        may_be_anothers = worker.shares and outcome in SHARED_FATE
+        fresh = self._make_worker(shares=worker.shares and not may_be_anothers)
+        self._workers[self._workers.index(worker)] = fresh
         fresh.owed = worker.owed
         if job is None:
+            return
+        if may_be_anothers:
+            if records and records[-1].outcome == "crashed":  # its own word on that is not believed
+                records = records[:-1]
+            fresh.owed = replace(job, kernels=job.kernels[len(records) :])
+            yield job.number, records, fresh.owed
             return
         if kernel is None and not records:
             if job.number not in self._begun_again:  # it may have died of what an earlier kernel left behind

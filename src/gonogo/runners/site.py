@@ -18,6 +18,7 @@ from gonogo.execution.job import Job
 from gonogo.runners.environment import describe_environment
 from gonogo.runners.job_queue import SentJobs
 from gonogo.runners.pool import Allowance, Pool, PoolInterrupted
+from gonogo.runners.sharing import find_sharing
 from gonogo.schema import Record
 
 WAIT_S = 0.5
@@ -68,7 +69,8 @@ class Site:
             self._check_folders()
             self._set_switches()
             _hide_main_module()
-            self._pool = Pool(self._posting.workers, self._posting.allowance)
+            sharing = find_sharing() if self._posting.device == "cuda" else None
+            self._pool = Pool(self._posting.workers, self._posting.allowance, sharing=sharing)
             environment = describe_environment(self._posting.device)  # loads torch, while the fork server does
         except GonogoError as error:
             return error

@@ -82,6 +82,7 @@ def _serve(pipe: Connection, job: Job, printed: Printed, guests: Guests | None) 
         pipe.send(("begin", kernel))
 
     from gonogo.execution.execute import run_job
+    from gonogo.execution.outcome import is_gpu_lost
 
     sent = 0
     try:
@@ -97,6 +98,9 @@ def _serve(pipe: Connection, job: Job, printed: Printed, guests: Guests | None) 
             pipe.send(("record", replace(record, set_up=is_spared)))
         pipe.send(("done", job.number))
     except (BadArguments, BadKernelFile, BadModule, ReferenceFailed) as error:
+        if is_gpu_lost(job.device):  # by another's kernel, with whom it is shared, most likely: begin again apart
+            pipe.send(("broken", f"the GPU is lost: {tell_error(error)}"))
+            os._exit(1)
         if job.op.is_uneven and isinstance(error, ReferenceFailed):
             for record in make_records(job, job.kernels[sent:], Outcome("refused", error.why)):
                 pipe.send(("record", replace(record, set_up=True)))

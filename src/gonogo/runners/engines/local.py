@@ -10,7 +10,9 @@ from gonogo.execution.job import Job
 from gonogo.runners.device import count_workers, find_device
 from gonogo.runners.engines import Order
 from gonogo.runners.environment import describe_environment, name_machine
+from gonogo.runners.fork_server import start_fork_server
 from gonogo.runners.pool import Pool
+from gonogo.runners.sharing import Sharing, find_sharing, start_sharing
 from gonogo.schema import Record
 
 
@@ -41,22 +43,45 @@ class Local:
 
 
 class LocalCrew:
-    """A pool, started when jobs come: until then a campaign may be refused."""
+    """A pool. What its workers come from is started at once, and loads torch while the plan is counted."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
+        self._workers = order.workers or count_workers(order.device)
         self._pool: Pool | None = None
+        self._sharing: Sharing | None = None
+        start_fork_server()
+        if order.device == "cuda":
+            wanted = self._workers > 1 and order.allowance.shares_gpu
+            self._sharing = find_sharing() or (start_sharing() if wanted else None)
 
     def describe(self) -> dict[str, Any]:
-        """What is known of the machine and its software."""
-        return describe_environment(self._order.device)
+        """What is known of the machine and its software; meanwhile workers reach the GPU."""
+        self._start()
+        facts = describe_environment(self._order.device)
+        return facts | {"gpu_shared": self._shares} if self._order.device == "cuda" else facts
 
     def run(self, jobs: Iterator[Job]) -> Iterator[list[Record]]:
         """All records of each case, as cases complete."""
-        self._pool = Pool(self._order.workers or count_workers(self._order.device), self._order.allowance)
-        return self._pool.run(jobs)
+        return self._start().run(jobs)
+
+    @property
+    def _shares(self) -> bool:
+        return self._sharing is not None and self._order.allowance.shares_gpu
+
+    def _start(self) -> Pool:
+        if self._pool is None:
+            if self._sharing is not None and not self._sharing.is_there:
+                self._sharing.close()
+                self._sharing = None
+            self._pool = Pool(self._workers, self._order.allowance, sharing=self._sharing)
+        return self._pool
 
     def close(self) -> None:
         """End all workers."""
-        if self._pool is not None:
-            self._pool.close()
+        try:
+            if self._pool is not None:
+                self._pool.close()
+        finally:
+            if self._sharing is not None:
+                self._sharing.close()

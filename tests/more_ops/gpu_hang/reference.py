@@ -1,0 +1,2 @@
+def reference(x):
+    return x * 1
