@@ -10,6 +10,7 @@ if typing.TYPE_CHECKING:
     from gonogo import errors, formats
     from gonogo.client import Client
     from gonogo.errors import NoGo
+    from gonogo.execution.kept import forget_cases
     from gonogo.formats import Format
     from gonogo.instrument.gauges import Gauge, gauge
     from gonogo.instrument.readings import read
@@ -39,6 +40,7 @@ __all__ = [
     "check",
     "error_scale",
     "errors",
+    "forget_cases",
     "formats",
     "gauge",
     "measure",
@@ -61,6 +63,7 @@ _HOMES = {
     "Verification": "verdict.verdicts",
     "check": "user.checking",
     "error_scale": "instrument.running_error",
+    "forget_cases": "execution.kept",
     "gauge": "instrument.gauges",
     "measure": "instrument.stats",
     "read": "instrument.readings",

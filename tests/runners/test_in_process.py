@@ -98,7 +98,7 @@ def test_a_kernel_that_loses_the_gpu_is_no_go_and_nothing_runs_after_it(monkeypa
 
     def fault(x: torch.Tensor) -> torch.Tensor:
         if next(calls) > 20:
-            monkeypatch.setattr("gonogo.execution.outcome._is_gpu_lost", lambda device: True)
+            monkeypatch.setattr("gonogo.execution.outcome.is_gpu_lost", lambda device: True)
             # As on a GPU, nothing can be made any more.
             monkeypatch.setattr("gonogo.runners.in_process.make_inputs", None)
             raise LostGpu("CUDA error: an illegal memory access was encountered")

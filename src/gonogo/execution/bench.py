@@ -21,6 +21,7 @@ from gonogo.schema import Contract
 
 if TYPE_CHECKING:
     from gonogo.execution.judging import Judged
+    from gonogo.execution.kept import Kept
     from gonogo.execution.remote import Guests
 
 
@@ -60,6 +61,8 @@ class Bench:
     """Elements that the last kernel, run by a guest, wrote outside of what it had allocated."""
     guards: list[tuple[torch.Tensor, int]] = field(default_factory=list)
     """Memory around what the last kernel run here had allocated, and what it holds unless it was written."""
+    kept: Kept | None = None
+    """What the call is a copy of."""
 
     @property
     def op(self) -> Op:
@@ -104,7 +107,8 @@ class Bench:
 
     def restore_inputs(self) -> None:
         """Make them anew, after a kernel that may have written to them."""
-        self.call = make_call(self.job.case, self.job.device, self.op)
+        copied = None if self.kept is None else self.kept.copy_laid()
+        self.call = copied or make_call(self.job.case, self.job.device, self.op)
 
     @property
     def reduced_length(self) -> int:
@@ -118,15 +122,19 @@ def prepare(
     announce: Callable[[str], None] = lambda kernel: None,
     *,
     call: Call | None = None,
+    kept: Kept | None = None,
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
     guests: Guests | None = None,
 ) -> Bench:
-    """The call, unless at hand, and the references of all contracts that are in force.
+    """The call, unless at hand or kept, and the references of all contracts that are in force.
 
     All of that is done before any kernel is announced: what a reference takes is not to be counted as a kernel's.
     """
+    if kept is not None:
+        call = kept.copy_laid() or call
     call = call or make_call(job.case, job.device, job.op)
-    bench = Bench(job, call, copy_call(call), announce, keep_error, guests=guests)
+    pristine, by_contract = (copy_call(call), {}) if kept is None else (kept.pristine, kept.by_contract)
+    bench = Bench(job, call, pristine, announce, keep_error, by_contract, guests=guests, kept=kept)
     bench.outputs |= dict.fromkeys(job.gave_nothing)
     contracts = [kernel.contract_for(job.case.dtype) for kernel in job.kernels]
     others = [] if job.bounds_only else [Contract()]  # what a policy and the framework's own op are held against

@@ -30,6 +30,7 @@ from gonogo.records import MEASURED
 from gonogo.schema import ULP_SATURATED, Contract, Element, Outcome, Record
 
 if TYPE_CHECKING:
+    from gonogo.execution.kept import Kept
     from gonogo.execution.remote import Guests
 
 REFUSED_BY_INTERPRETER = {
@@ -42,6 +43,7 @@ def run_job(
     announce: Callable[[str], None],
     *,
     call: Call | None = None,
+    kept: Kept | None = None,
     keep_error: Callable[[Kernel, BaseException], None] = lambda kernel, error: None,
     guests: Guests | None = None,
 ) -> Iterator[Record]:
@@ -50,7 +52,7 @@ def run_job(
     Refused where memory runs out but for a kernel.
     """
     with refuse_without_room(job.case, job.op, job.device):
-        bench = prepare(job, announce, call=call, keep_error=keep_error, guests=guests)
+        bench = prepare(job, announce, call=call, kept=kept, keep_error=keep_error, guests=guests)
         for kernel in job.kernels:
             announce(kernel.name)
             record = run_kernel(bench, kernel)
@@ -89,7 +91,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
         if outcome.word != "crashed":
             bench.restore_inputs()
         return replace(record, error=outcome.error).end(outcome)
-    if launches.seen:  # whatever it was declared as
+    if launches.seen and record.framework != "triton":  # whatever it was declared as
         record = replace(record, framework="triton")
     if changed:
         bench.restore_inputs()

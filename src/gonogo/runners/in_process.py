@@ -18,12 +18,17 @@ from gonogo.runners.device import lost_on
 from gonogo.schema import Outcome, Record
 
 if TYPE_CHECKING:
+    from gonogo.execution.job import Job
+    from gonogo.execution.kept import Kept
     from gonogo.execution.remote import Guests
 
 MAKERS = 3
 """Threads that draw inputs: NumPy lets go of the interpreter while it draws."""
 AHEAD = 2 * MAKERS
 """Cases whose inputs are made before they are asked for."""
+
+MOST_RESERVED = 1 / 4
+"""Of a GPU's memory, what torch may hold without need: after cases of gigabytes it is looked at."""
 
 NO_ROOM = "the GPU has no room for rows 2^31 elements from the first"
 LOST = (
@@ -78,6 +83,14 @@ def _try_call(case: Case, device: str, op: Op) -> Call | None:
         return None
 
 
+def _let_go() -> None:
+    """Give gigabytes back that nothing else here would use, unless they are a small part of the GPU's."""
+    from torch.cuda import empty_cache, mem_get_info, memory_reserved
+
+    if memory_reserved() > MOST_RESERVED * mem_get_info()[1]:
+        empty_cache()  # of all sizes: what is allocated next takes far longer
+
+
 @dataclass(frozen=True)
 class InProcess:
     """Runs kernels here."""
@@ -105,38 +118,69 @@ class InProcess:
         self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0
     ) -> Iterator[list[Record]]:
         """Records of each case, of those kernels that take its dtype, as soon as the case is done."""
-        from gonogo.execution.execute import run_job
+        from gonogo.execution import kept as keeping
         from gonogo.execution.job import Job, make_records
 
-        made = self._make_calls([case for case, _ in planned])
+        kept_of = [keeping.STORE.find(self.op, case, self.device) for case, _ in planned]
+        drawn = [kept is None for kept in kept_of]
+        made = self._make_calls([case for (case, _), is_drawn in zip(planned, drawn, strict=True) if is_drawn])
         for number, (case, strategy) in enumerate(planned):
-            call = None if self.lost else next(made)
+            kept, call = kept_of[number], next(made) if drawn[number] and not self.lost else None
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
             job = Job(
                 number, case, strategy, self.op, usable, self.device, worst=worst, bounds_only=self.bounds_only,
                 settled=self.settled,
             )  # fmt: skip
-            if call is None:
-                why = LOST.format(self.lost[0]) if self.lost else NO_ROOM
-                yield make_records(job, usable, Outcome("refused", why))
+            if self.lost:
+                yield make_records(job, usable, Outcome("refused", LOST.format(self.lost[0])))
                 continue
             if len(self.timed_out) >= MAX_TIMEOUTS:
                 yield make_records(job, usable, Outcome("timed-out", f"not run: it has hung {MAX_TIMEOUTS} times"))
                 continue
-            with _one_thread() if self.device == "cuda" else nullcontext():
-                records = list(
-                    run_job(job, lambda kernel: None, call=call, keep_error=self._keep_error, guests=self.guests)
-                )
+            if kept is None or kept.laid is None:
+                # What is kept of gigabytes is drawn now, and not ahead; so is what was let go of since.
+                call = call or (None if drawn[number] else _try_call(case, self.device, self.op))
+                if call is None:
+                    yield make_records(job, usable, Outcome("refused", NO_ROOM))
+                    continue
+                kept = kept or keeping.start_keeping(self.op, case, call)
+            records, let_go = self._run_job(job, call, kept)
+            if let_go:
+                kept_of = [None] * len(planned)
             self.timed_out.extend(case.id for record in records if record.outcome == "timed-out")
             if self.guests is None and any(record.outcome == "crashed" for record in records):
                 self.lost.append(case.id)
                 lost_on.append(case.id)
-            elif "far" in case.layout:
-                from torch.cuda import empty_cache
-
+            elif kept is not None:
+                keeping.STORE.keep(self.op, case, self.device, kept)
+            if "far" in case.layout and not self.lost:
                 del call
-                empty_cache()  # gigabytes that nothing else here would use
+                _let_go()
             yield records
+
+    def _run_job(self, job: Job, call: Call | None, kept: Kept | None) -> tuple[list[Record], bool]:
+        """Its records, and whether it took all that is kept to have room for it: then the case has begun again."""
+        from gonogo.execution import kept as keeping
+        from gonogo.execution.execute import run_job
+
+        def run(call: Call | None) -> list[Record]:
+            with _one_thread() if self.device == "cuda" else nullcontext():
+                return list(run_job(
+                    job, lambda kernel: None, call=call, kept=kept, keep_error=self._keep_error, guests=self.guests
+                ))  # fmt: skip
+
+        try:
+            records = run(call)
+            if all(record.outcome != "out-of-memory" for record in records) or not keeping.STORE.clear():
+                return records, False
+        except CaseTooLarge:
+            if not keeping.STORE.clear():
+                raise
+        if self.device == "cuda":
+            from torch.cuda import empty_cache
+
+            empty_cache()  # a guest has none of what torch holds here
+        return run(None), True
 
     def _keep_error(self, kernel: Kernel, error: BaseException) -> None:
         if kernel.role == "candidate" and not self.raised:

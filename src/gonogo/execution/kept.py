@@ -1,0 +1,171 @@
+"""Cases that were set up → set up again for the next kernel: nothing is drawn or traced anew.
+
+Whoever judges one kernel after the other on the cases of an op waits for drawing and tracing longer than for
+kernels. Only cases of ops that lie in a folder are kept, whose references do not change. A kernel never gets what
+is kept, but a copy of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+import torch
+
+from gonogo.cases import Call, Case
+from gonogo.cases.room import find_available_bytes
+from gonogo.execution.bench import copy_call
+from gonogo.execution.reference import Reference
+from gonogo.ops import InFolder, Op
+from gonogo.schema import Contract
+
+SHARE = 1 / 16
+"""Of a GPU's memory, and of what the host has available: some thousand cases on either, and little to miss."""
+
+
+@dataclass
+class Kept:
+    """A case set up, apart from its kernels."""
+
+    laid: Call | None
+    """The arguments, with gaps and guards; None where these take gigabytes, and are drawn again."""
+    pristine: Call
+    """The same, contiguous, in memory that no kernel gets."""
+    by_contract: dict[Contract, tuple[Reference, ...]] = field(default_factory=dict)
+    """What outputs are held against: of a contract that a later kernel asks for, once that has come."""
+
+    def copy_laid(self) -> Call | None:
+        """The arguments in fresh memory, with the same bits in it and around it, unless they are drawn again."""
+        return None if self.laid is None else self.laid.map(lambda path, x: _copy_whole(x))
+
+    def count_bytes(self) -> dict[str, int]:
+        """Of a GPU's memory and of the host's, by kind of device."""
+        sizes: dict[str, int] = {}
+        seen: set[int] = set()
+        for tensor in self._list_tensors():
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in seen:
+                seen.add(storage.data_ptr())
+                sizes[tensor.device.type] = sizes.get(tensor.device.type, 0) + storage.nbytes()
+        return sizes
+
+    def _list_tensors(self) -> Iterator[torch.Tensor]:
+        yield from (x for call in (self.laid, self.pristine) if call is not None for _, x in call.tensors)
+        for references in self.by_contract.values():
+            for reference in references:  # with what has been computed of it since, as its scale of long chains
+                yield from (value for value in vars(reference).values() if isinstance(value, torch.Tensor))
+
+
+def start_keeping(op: Op, case: Case, call: Call) -> Kept | None:
+    """A case whose arguments have been drawn, if it is one to be kept."""
+    if not isinstance(op.reference, InFolder) or op.draw is not None:
+        return None
+    if "far" in case.layout:
+        return Kept(None, copy_call(call))
+    return Kept(call, call.map(lambda path, x: x.contiguous()))
+
+
+Key = tuple[Case, str]
+"""A case, and where it is set up."""
+
+
+@dataclass
+class Shelf:
+    """What is kept of one op."""
+
+    op: Op
+    cases: dict[Key, Kept] = field(default_factory=dict)
+    sizes: dict[Key, Mapping[str, int]] = field(default_factory=dict)
+    held: Counter[str] = field(default_factory=Counter)
+    """Bytes of all, by kind of device."""
+
+    def put(self, key: Key, kept: Kept, size: Mapping[str, int]) -> None:
+        """Add a case."""
+        self.cases[key], self.sizes[key] = kept, size
+        self.held.update(size)
+
+    def drop(self, key: Key) -> None:
+        """Let go of a case, if it is here."""
+        if key in self.cases:
+            del self.cases[key]
+            self.held.subtract(self.sizes.pop(key))
+
+
+class Store:
+    """What is kept, by op; where it gets too much, of the op that was asked for longest ago."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[int, Shelf] = {}
+        self._lock = threading.Lock()
+
+    def find(self, op: Op, case: Case, device: str) -> Kept | None:
+        """A case of an op, where it is kept."""
+        with self._lock:
+            return self._find_shelf(op).cases.get((case, _locate(device)))
+
+    def keep(self, op: Op, case: Case, device: str, kept: Kept) -> None:
+        """Keep a case that was used, unless there is no room even without those of other ops.
+
+        It is counted after every use: a kernel may have asked for another contract, or for a scale of long chains.
+        """
+        size, key = kept.count_bytes(), (case, _locate(device))
+        with self._lock:
+            own = self._find_shelf(op)
+            own.drop(key)
+            if all(self._make_room(own, where, more) for where, more in size.items()):
+                own.put(key, kept, size)
+
+    def clear(self) -> bool:
+        """Let go of everything; whether there was anything."""
+        with self._lock:
+            held = any(shelf.cases for shelf in self._shelves.values())
+            self._shelves.clear()
+            return held
+
+    def _find_shelf(self, op: Op) -> Shelf:
+        """Of an op, which is the last that was asked for from now on."""
+        shelf = self._shelves.pop(id(op), None)
+        if shelf is None or shelf.op is not op:  # an op that is gone may have left its id to another
+            shelf = Shelf(op)
+        self._shelves[id(op)] = shelf
+        return shelf
+
+    def _make_room(self, own: Shelf, where: str, more: int) -> bool:
+        """Let go of other ops' cases until there is room for so many bytes; False where that is not enough."""
+        room = _find_room(where)
+        if own.held[where] + more > room:
+            return False
+        for number, shelf in list(self._shelves.items()):
+            if sum(each.held[where] for each in self._shelves.values()) + more <= room:
+                break
+            if shelf is not own and shelf.held[where]:
+                del self._shelves[number]
+        return True
+
+
+STORE = Store()
+
+
+def forget_cases() -> None:
+    """Let go of the cases that `gonogo.verify` keeps for the next kernel of an op, and of the memory they take."""
+    if STORE.clear() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+
+
+@cache
+def _find_room(where: str) -> float:
+    return SHARE * (find_available_bytes(where) or 0)
+
+
+def _locate(device: str) -> str:
+    return f"cuda:{torch.cuda.current_device()}" if device == "cuda" else device
+
+
+def _copy_whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor in a copy of all of its memory."""
+    count = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
+    whole = tensor.as_strided((count,), (1,), 0).clone()
+    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -1,0 +1,210 @@
+"""Cases that are kept for the next kernel: the same records, whatever a kernel before did to its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+import torch
+
+import gonogo
+from gonogo.cases import find_guard, make_call, parse_case
+from gonogo.execution import kept
+from gonogo.execution.kept import Kept, Store, start_keeping
+from gonogo.ops import get_op
+from gonogo.verdict.verdicts import Verification
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(autouse=True)
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Empty to begin with."""
+    fresh = Store()
+    monkeypatch.setattr(kept, "STORE", fresh)
+    return fresh
+
+
+def judge(kernel: Callable[..., Any], device: str, **options: Any) -> Verification:
+    return gonogo.verify(kernel, "softmax", cases=12, device=device, strict=False, **options)
+
+
+def take_rows(verification: Verification) -> list[str]:
+    return [repr(asdict(replace(one.record, time_us=None))) for one in verification.verdicts]
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x, -1)
+
+
+def overwrite(x: torch.Tensor) -> torch.Tensor:
+    made = torch.softmax(x, -1)
+    x.as_strided((x.untyped_storage().nbytes() // x.dtype.itemsize,), (1,), 0).fill_(
+        1
+    )  # with all that is around it
+    return made
+
+
+def too_little(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x, -1) * 0.99
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_records_of_a_second_kernel_are_those_of_a_first(
+    device: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = {}
+    for kernel in (softmax, overwrite, too_little):
+        with monkeypatch.context() as patched:
+            patched.setattr(kept, "STORE", Store())
+            fresh[kernel] = judge(kernel, device)
+    assert [fresh[one].decision for one in (softmax, overwrite, too_little)] == ["go", "no-go", "no-go"]
+    for kernel in (softmax, overwrite, softmax, too_little, softmax):
+        assert take_rows(judge(kernel, device)) == take_rows(fresh[kernel])
+    case = fresh[softmax].verdicts[0].record.case
+    assert store.find(get_op("softmax"), parse_case(case), device) is not None
+
+
+def test_nothing_is_drawn_or_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge(softmax, "cpu")
+
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr("gonogo.runners.in_process.make_call", refuse)
+    monkeypatch.setattr("gonogo.execution.reference.trace_call", refuse)
+    assert judge(softmax, "cpu").decision == "go"
+
+
+def test_a_reference_at_hand_may_change_and_is_not_kept(store: Store) -> None:
+    factor = [1.0]
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return x * factor[0]
+
+    op = gonogo.Op("scaled", inputs={"x": "n"}, output="n", sizes={"n": (5, 70)}, reference=reference)
+    for value in (1.0, 2.0):
+        factor[0] = value
+        assert gonogo.verify(lambda x, by=value: x * by, op, cases=3, device="cpu").decision == "go"
+    assert not any(shelf.cases for shelf in store._shelves.values())
+
+
+@pytest.mark.parametrize("layout", ["c", "t", "s", "p", "e", "o"])
+def test_a_copy_has_the_bits_of_gaps_and_guards(layout: str) -> None:
+    op, case = get_op("softmax"), parse_case(f"softmax:f16:3x5x17:{layout}:heavy:7")
+    made = start_keeping(op, case, make_call(case, "cpu", op))
+    assert made is not None
+    copies = [made.copy_laid() for _ in range(2)]
+    (first,), (second,) = (copied.args for copied in copies if copied is not None)
+    (whole,) = make_call(case, "cpu", op).args
+    assert (first.shape, first.stride(), first.storage_offset()) == (
+        whole.shape, whole.stride(), whole.storage_offset()
+    )  # fmt: skip
+    assert first.untyped_storage().tolist() == whole.untyped_storage().tolist()
+    assert find_guard(first) is not None
+    first.fill_(1)
+    assert second.untyped_storage().tolist() == whole.untyped_storage().tolist()
+
+
+def test_a_kernel_does_not_reach_what_is_kept_of_a_far_case() -> None:
+    """Its gigabytes are drawn again; the inputs beside them are contiguous, and handed over as they were drawn."""
+    op, case = get_op("swiglu"), parse_case("swiglu:f16:3x5x17:oc:heavy:7")
+    call = make_call(case, "cpu", op)
+    made = start_keeping(op, replace(case, layout="far+contiguous"), call)
+    assert made is not None
+    assert made.laid is None
+    before = [x.clone() for _, x in made.pristine.tensors]
+    for _, x in call.tensors:
+        x.fill_(1)
+    assert all(torch.equal(x, y) for (_, x), y in zip(made.pristine.tensors, before, strict=True))
+
+
+def keep(store: Store, op: str, seed: int, device: str = "cpu", length: int = 64) -> Kept:
+    case = parse_case(f"{op}:f32:1x4x{length}:c:normal:{seed}")
+    made = start_keeping(get_op(op), case, make_call(case, "cpu", get_op(op)))
+    assert made is not None
+    store.keep(get_op(op), case, device, made)
+    return made
+
+
+def list_kept(store: Store, op: str, seeds: range, length: int = 64) -> list[int]:
+    cases = {seed: parse_case(f"{op}:f32:1x4x{length}:c:normal:{seed}") for seed in seeds}
+    return [seed for seed, case in cases.items() if store.find(get_op(op), case, "cpu") is not None]
+
+
+def test_room_is_bounded_and_goes_to_the_op_at_hand(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    size = (4 * 64 + 64) * 4
+    monkeypatch.setattr(kept, "_find_room", lambda where: 3 * size)
+    made = [keep(store, "softmax", seed) for seed in range(5)]
+    assert made[0].count_bytes() == {"cpu": size}
+    assert list_kept(store, "softmax", range(5)) == [0, 1, 2]
+    keep(store, "softmax", 1)  # once more: it counts once
+    assert list_kept(store, "softmax", range(5)) == [0, 1, 2]
+    keep(store, "softmax", 9, length=640)  # more than there is room for: nothing goes for it
+    assert list_kept(store, "softmax", range(5)) == [0, 1, 2]
+    keep(store, "log_softmax", 0)
+    assert list_kept(store, "log_softmax", range(2)) == [0]
+    assert list_kept(store, "softmax", range(5)) == []
+
+
+def test_what_comes_to_be_known_of_a_case_counts(store: Store) -> None:
+    judge(softmax, "cpu")
+    before = {where: sum(shelf.held[where] for shelf in store._shelves.values()) for where in ("cpu",)}
+    judge(too_little, "cpu")  # above its limits, so that scales of long chains are asked for
+    judge(softmax, "cpu", contract="float16")
+    after = {where: sum(shelf.held[where] for shelf in store._shelves.values()) for where in ("cpu",)}
+    counted = [size["cpu"] for shelf in store._shelves.values() for size in shelf.sizes.values()]
+    assert after["cpu"] == sum(counted) > before["cpu"]
+
+
+def test_an_op_of_the_same_name_is_another(store: Store) -> None:
+    keep(store, "softmax", 0)
+    other, case = replace(get_op("softmax")), parse_case("softmax:f32:1x4x64:c:normal:0")
+    assert store.find(other, case, "cpu") is None
+    assert store.find(get_op("softmax"), case, "cpu") is not None
+
+
+def test_all_is_let_go_of_before_a_kernel_is_out_of_memory(store: Store) -> None:
+    judge(softmax, "cpu")
+    held: list[bool] = []
+
+    def needs_all(x: torch.Tensor) -> torch.Tensor:
+        held.append(any(shelf.cases for shelf in store._shelves.values()))
+        if held[-1] and len(held) > 10:
+            raise MemoryError("no room")
+        return torch.softmax(x, -1)
+
+    assert judge(needs_all, "cpu").decision == "go"
+    assert held[0]
+    assert not all(held)
+
+
+def test_of_a_case_that_loses_the_gpu_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then even to ask for memory fails."""
+    calls = iter(range(10**6))
+    lost: list[str] = []
+    monkeypatch.setattr("gonogo.runners.device.lost_on", lost)
+    monkeypatch.setattr("gonogo.runners.in_process.lost_on", lost)
+
+    def refuse(where: str) -> float:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def fault(x: torch.Tensor) -> torch.Tensor:
+        if next(calls) < 6:
+            return torch.softmax(x, -1)
+        monkeypatch.setattr("gonogo.execution.outcome.is_gpu_lost", lambda device: True)
+        monkeypatch.setattr(kept, "_find_room", refuse)
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    judged = judge(fault, "cpu")
+    assert judged.decision == "no-go"
+    assert [case.verdict.reason for case in judged.failed] == ["crashed"]
+
+
+def test_forgetting(store: Store) -> None:
+    judge(softmax, "cpu")
+    gonogo.forget_cases()
+    assert not store._shelves
+    gonogo.forget_cases()
