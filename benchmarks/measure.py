@@ -134,7 +134,7 @@ def bench_gpu(table: Table, log2_n: int) -> None:
             repeats=31,
             cuda=True,
         )
-        add_ratio(table, f"measure {name}, GPU, 2^{log2_n}", times, "same", "allclose", 0.40)
+        add_ratio(table, f"measure {name}, GPU, 2^{log2_n}", times, "same", "allclose", 0.27)
         add_ratio(
             table,
             f"measure {name} against float64, GPU, 2^{log2_n}",

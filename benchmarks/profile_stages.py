@@ -1,13 +1,15 @@
-"""Records of a campaign, and cases of `verify` → where their time goes, stage by stage, in one process.
+"""Records of a campaign, and cases of `verify` → where their time goes, stage by stage.
 
 Every stage is timed where the host is in it, without the stages inside: what a GPU still works on counts where the
-host waits for it. In one process, so that no two share the GPU; kernels are compiled and loaded before.
+host waits for it. In one process, so that no two share the GPU, and in as many as a campaign has; kernels are
+compiled and loaded before.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ import gonogo
 from gonogo.campaign.plan import Plan
 from gonogo.execution import bench, execute, measurement
 from gonogo.execution.job import Job
+from gonogo.execution.kept import Kept
 from gonogo.execution.precision import configure_torch
 from gonogo.guest import flags
 from gonogo.ops import get_op, op_names
@@ -31,7 +34,7 @@ from gonogo.runners.device import find_device, set_switches
 
 STAGES: dict[str, list[tuple[Any, str]]] = {
     "draw inputs": [(bench, "make_call"), (in_process, "make_call")],
-    "copy inputs": [(bench, "copy_call")],
+    "copy inputs": [(bench, "copy_call"), (Kept, "copy_laid")],
     "reference and scale": [(bench, "make_reference"), (bench, "make_references")],
     "load and open the kernel": [(execute, "load_function"), (execute, "open_kernel")],
     "kernel, called twice": [(execute, "call_twice")],
@@ -46,20 +49,23 @@ STAGES: dict[str, list[tuple[Any, str]]] = {
 }
 
 
+STACKS = threading.local()
+"""Of each thread: seconds that stages inside took, for every stage that is entered."""
+
+
 class Clock:
     """Seconds of each stage, of the main thread and of all others apart."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.aside: dict[str, float] = {}
-        self._stacks = threading.local()
 
     def watch(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, its time counted for the stage but for what stages inside take."""
 
         @functools.wraps(function)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            stack = self._stacks.__dict__.setdefault("stack", [])
+            stack = STACKS.__dict__.setdefault("stack", [])
             main = threading.current_thread() is threading.main_thread()
             into = self.seconds if main else self.aside
             stack.append(0.0)
@@ -115,29 +121,57 @@ def tell_stages(clock: Clock, total_s: float, count: int, what: str) -> list[str
     return lines
 
 
-def profile_campaign(device: str, count: int) -> list[str]:
+def time_jobs(device: str, count: int, number: int, processes: int, together: Any) -> tuple[Clock, float, int]:
+    """Stages, seconds and records of one process; it begins elsewhere than the others, and with them."""
+    set_switches(device)
     configure_torch()
+    if processes > 1:
+        torch.set_num_threads(1)
     jobs = choose_jobs(device, count)
+    at = number * count // processes
+    jobs = jobs[at:] + jobs[:at]
     run_jobs(jobs)
+    together.wait(600)
     with clocked() as clock:
         started = time.perf_counter()
         records = run_jobs(jobs)
         total = time.perf_counter() - started
-    head = f"{records:,} records of {count:,} cases over {len(op_names())} ops: {records / total:.0f} a second"
-    return [f"## A record of a campaign\n\n{head}.\n", *tell_stages(clock, total, records, "record")]
+    together.wait(600)
+    return clock, total, records
+
+
+def profile_campaign(device: str, count: int, processes: int) -> list[str]:
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        together = manager.Barrier(processes)
+        given = [(device, count, number, processes, together) for number in range(processes)]
+        with context.Pool(processes) as pool:
+            done = pool.starmap(time_jobs, given, chunksize=1)
+    clock = Clock()
+    for one, _, _ in done:
+        for stage, seconds in one.seconds.items():
+            clock.seconds[stage] = clock.seconds.get(stage, 0.0) + seconds
+    records, total = sum(n for _, _, n in done), sum(s for _, s, _ in done)
+    rate = sum(n / s for _, s, n in done)
+    by = "one process" if processes == 1 else f"{processes} processes at once"
+    head = f"{records:,} records of {count:,} cases over {len(op_names())} ops by {by}: {rate:.0f} a second"
+    return [f"## A record of a campaign, {by}\n\n{head}.\n", *tell_stages(clock, total, records, "record")]
 
 
 def profile_verify(device: str, cases: int) -> list[str]:
     kernel = get_op("softmax").load_kernel("softmax_triton") if device == "cuda" else lambda x: torch.softmax(x, -1)
-    gonogo.verify(kernel, "softmax", cases=cases, device=device, strict=False)
-    with clocked() as clock:
-        started = time.perf_counter()
-        verification = gonogo.verify(kernel, "softmax", cases=cases, device=device, strict=False)
-        total = time.perf_counter() - started
-    count = len(verification.verdicts)
     name = "softmax_triton" if device == "cuda" else "torch.softmax"
-    head = f"`gonogo.verify` of {name}, {count:,} cases: {count / total:.0f} a second"
-    return [f"## A case of verify\n\n{head}.\n", *tell_stages(clock, total, count, "case")]
+    gonogo.verify(kernel, "softmax", cases=cases, device=device, strict=False)
+    lines: list[str] = []
+    for what in ("of a first kernel", "of a second kernel, for which it is kept"):
+        with clocked() as clock:
+            started = time.perf_counter()
+            verification = gonogo.verify(kernel, "softmax", cases=cases, seed=1, device=device, strict=False)
+            total = time.perf_counter() - started
+        count = len(verification.verdicts)
+        head = f"`gonogo.verify` of {name}, {count:,} cases: {count / total:.0f} a second"
+        lines += [f"## A case of verify, {what}\n\n{head}.\n", *tell_stages(clock, total, count, "case"), ""]
+    return lines[:-1]
 
 
 def main() -> None:
@@ -146,14 +180,18 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=500, help="cases of the campaign")
     parser.add_argument("--cases", type=int, default=300, help="per dtype, of verify")
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
+    parser.add_argument("--processes", type=int, nargs="*", default=[1, 15], help="of the campaign, at once")
     chosen = parser.parse_args()
     device = find_device(chosen.device)
     set_switches(device)
     lines = [
         "# Where the time of a record and of a case goes", "", f"Machine: {describe_machine()}.",
-        f"Made by: `python benchmarks/profile_stages.py --jobs {chosen.jobs} --cases {chosen.cases}`.",
-        "", *profile_verify(device, chosen.cases), "", *profile_campaign(device, chosen.jobs),
+        f"Made by: `python benchmarks/profile_stages.py --jobs {chosen.jobs} --cases {chosen.cases} "
+        f"--processes {' '.join(map(str, chosen.processes))}`.",
+        "", *profile_verify(device, chosen.cases),
     ]  # fmt: skip
+    for processes in chosen.processes:
+        lines += ["", *profile_campaign(device, chosen.jobs, processes)]
     print("\n".join(lines))
     if chosen.markdown:
         chosen.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
