@@ -1,0 +1,39 @@
+"""Launches, described as JSON on standard input → each compiled for an H100 or H200; prints those that do not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+TARGET = GPUTarget("cuda", 90, 32)
+
+
+def compile_launch(told: dict[str, Any]) -> str:
+    """What is wrong with it, in a line; nothing where it compiles to machine code."""
+    kernel = getattr(import_module(told["module"]), told["name"])
+    signature = {name: "constexpr" if arg["one"] else arg["type"] for name, arg in told["args"].items()}
+    constants = {name: 1 for name, arg in told["args"].items() if arg["one"]} | told["constants"]
+    aligned = {
+        (kernel.arg_names.index(name),): [["tt.divisibility", 16]]
+        for name, arg in told["args"].items() if arg["aligned"]
+    }  # fmt: skip
+    signature |= dict.fromkeys(told["constants"], "constexpr")
+    try:
+        made = triton.compile(ASTSource(kernel, signature, constants, aligned), TARGET, told["options"])
+    except Exception as error:  # noqa: BLE001  of any stage of another's compiler
+        return f"{told['name']}: {type(error).__name__}: {error}"
+    return "" if made.asm["cubin"] else f"{told['name']}: no machine code"
+
+
+if __name__ == "__main__":
+    with ThreadPoolExecutor(2) as threads:
+        problems = [problem for problem in threads.map(compile_launch, json.load(sys.stdin)) if problem]
+    print("\n".join(problems))
+    sys.exit(bool(problems))
