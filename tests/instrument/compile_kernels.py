@@ -35,5 +35,5 @@ def compile_launch(told: dict[str, Any]) -> str:
 if __name__ == "__main__":
     with ThreadPoolExecutor(2) as threads:
         problems = [problem for problem in threads.map(compile_launch, json.load(sys.stdin)) if problem]
-    print("\n".join(problems))
+    sys.stdout.write("\n".join(problems))
     sys.exit(bool(problems))
