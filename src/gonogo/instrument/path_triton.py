@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-import triton
 
 from gonogo.formats import FORMATS, Format
 from gonogo.instrument import path_numpy
@@ -108,7 +107,7 @@ def _count_sms(device: torch.device) -> int:
 
 def count_programs(tensor: torch.Tensor, block: int, per_sm: int) -> int:
     """Programs to walk a tensor with: no more than there are blocks, and than the GPU holds; 2 without one."""
-    return int(min(triton.cdiv(tensor.numel(), block), _count_sms(tensor.device) * per_sm or 2))
+    return min(-(-tensor.numel() // block), _count_sms(tensor.device) * per_sm or 2)
 
 
 # A gauge's unit is the same from call to call, and a copy to the GPU costs as much as a launch.
@@ -208,14 +207,14 @@ def enqueue_scan(
     bins = results.bins if kept.numel() else results.out
     if kept.numel():
         launch(
-            histogram_kernel, triton.cdiv(kept.numel(), BLOCK), kept, kept.numel(), scalars, bins,
+            histogram_kernel, -(-kept.numel() // BLOCK), kept, kept.numel(), scalars, bins,
             BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     launch(
         total_scan_kernel, 19 if kept.numel() else 15, results.out, results.rows_at, programs, -count % BLOCK,
         scalars, scalars if ranks is None else ranks, bins,
         KEEP=kept.numel() > 0, PICK=ranks is not None, PICKS_AT=PICKS_AT, BINS=BINS,
-        PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS, enable_fp_fusion=False,
+        PROGRAMS=1 << (programs - 1).bit_length(), num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip
 
 
@@ -322,7 +321,7 @@ def _launch_read(
         )  # fmt: skip
         launch(
             total_reading_kernel, 1, out, programs,
-            PROGRAMS=triton.next_power_of_2(programs), num_warps=WARPS, enable_fp_fusion=False,
+            PROGRAMS=1 << (programs - 1).bit_length(), num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     fetched: npt.NDArray[np.int64] = out[:N_READ_ROWS].cpu().numpy()
     return fetched

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import triton
 
 from gonogo.instrument import path_triton
 from gonogo.instrument.launch_triton import launch, on_device
@@ -159,7 +158,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
         )
         if not tied:
             launch(
-                bin_values_kernel, triton.cdiv(kept.numel(), path_triton.BLOCK), kept, kept.numel(), scalars,
+                bin_values_kernel, -(-kept.numel() // path_triton.BLOCK), kept, kept.numel(), scalars,
                 out[PICKS_AT:], out[SEEN_AT:], out[EXTREMES_AT:], out[VALUES_AT:].view(torch.float64), READY,
                 BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
             )  # fmt: skip
@@ -221,7 +220,7 @@ def draw_sample(aligned: Aligned, *, clear: tuple[torch.Tensor, torch.Tensor] | 
     out, kept = clear or (errors, errors)
     with on_device(actual.device):
         launch(
-            sample_kernel, triton.cdiv(size, path_triton.BLOCK), actual, expected, actual.numel(), errors, size,
+            sample_kernel, -(-size // path_triton.BLOCK), actual, expected, actual.numel(), errors, size,
             out, out.numel(), kept, kept.numel(),
             KIND_A=KIND[aligned.operands[0].format.name], KIND_E=KIND[aligned.operands[1].format.name],
             FOR_SCAN=clear is not None, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS,
@@ -248,7 +247,7 @@ def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[floa
     found = torch.empty((3, room), dtype=torch.float64, device=device)
     with on_device(device):
         launch(
-            bin_values_kernel, triton.cdiv(slots.numel(), path_triton.BLOCK),
+            bin_values_kernel, -(-slots.numel() // path_triton.BLOCK),
             slots, slots.numel(), requests[0][0].scalars, torch.from_numpy(picks).to(device),
             torch.zeros(3, dtype=torch.int64, device=device), torch.zeros(6, dtype=torch.int64, device=device),
             found, room,

@@ -25,6 +25,8 @@ from gonogo.instrument.triton_kernels.numbers import (
 @triton.jit
 def ulp_distance(a_key, e_key, width: tl.constexpr):
     """Distance between keys as an unsigned integer."""
+    if width <= 16:
+        return tl.abs(a_key - e_key).to(tl.uint32, bitcast=True)
     distance = tl.maximum(a_key, e_key) - tl.minimum(a_key, e_key)
     return distance.to(tl.uint64 if width == 64 else tl.uint32, bitcast=True)
 
