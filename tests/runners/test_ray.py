@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,9 +20,11 @@ import pytest
 from command import gonogo
 from ray_cluster import OWN, Cluster, list_ancestors, start_cluster
 from running import DEADLINE_S, wait_for_end
+from stores import BUCKET, KEY, SECRET, point_at, run_moto
 
 from gonogo.guest.stem import list_family
 from gonogo.records import read_description, read_run
+from gonogo.records.places import S3Place
 
 pytestmark = [
     pytest.mark.slow,
@@ -79,6 +82,7 @@ def start(*words: object, environment: dict[str, str] | None = None) -> Iterator
     campaign = subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "gonogo", "run", *map(str, words), "--ops-path", MORE_OPS],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | OWN | (environment or {}),
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # else ignored in the background
     )  # fmt: skip
     with campaign:
         try:
@@ -98,7 +102,7 @@ def leave_progress_out(said: str) -> str:
     return "".join(line for line in said.splitlines(True) if not re.match(r"\d+/\d+ records, ", line))
 
 
-def read_rows(folder: Path) -> list[dict]:
+def read_rows(folder: Path | S3Place) -> list[dict]:
     """All rows, by case and kernel; of a worker's size, which is never the same, only that it was told.
 
     A kernel that counts its calls gives what its worker has run before: of such a row, what became of it.
@@ -119,6 +123,11 @@ def local_gated(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     folder = tmp_path_factory.mktemp("local")
     assert gonogo("run", *GATED, "--ops-path", MORE_OPS, "--out", folder).returncode == 0
     return read_rows(folder)
+
+
+def find_actor(kernel: int) -> int:
+    """The process of Ray's that a kernel runs below."""
+    return next(one for one in list_ancestors(kernel) if "ray::" in Path(f"/proc/{one}/cmdline").read_text())
 
 
 def count_cases(folder: Path) -> int:
@@ -166,7 +175,7 @@ def test_a_driver_that_is_killed_and_resumed(
     gate.close()
     with start(*GATED, "--out", tmp_path, "--engine", "ray", "--address", cluster.address):
         kernel = gate.wait_for_kernel()
-        actor = next(one for one in list_ancestors(kernel) if "ray::" in Path(f"/proc/{one}/cmdline").read_text())
+        actor = find_actor(kernel)
         wait_until(lambda: count_cases(tmp_path) == 7)
     assert wait_for_end(kernel)
     assert wait_for_end(actor)
@@ -176,6 +185,28 @@ def test_a_driver_that_is_killed_and_resumed(
     assert ended.returncode == 0, ended.stderr
     assert sum(json.loads(ended.stdout)["outcomes"].values()) == len(local_gated) - len(kept)
     assert read_rows(tmp_path) == local_gated
+
+
+def test_records_in_an_object_store(
+    cluster: Cluster, gate: Gate, local_gated: list[dict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a driver that is killed in the middle, and one that completes its run; nodes are not told the keys."""
+    gate.close()
+    run = S3Place(BUCKET, "by-ray")
+    with run_moto() as endpoint:
+        point_at(endpoint, monkeypatch)
+        with start(*GATED, "--out", run, "--engine", "ray", "--address", cluster.address) as campaign:
+            kernel = gate.wait_for_kernel()
+            actor = find_actor(kernel)
+            environments = [Path(f"/proc/{one}/environ").read_bytes() for one in (kernel, actor)]
+            campaign.kill()
+        assert wait_for_end(kernel)
+        assert wait_for_end(actor)
+        assert [part for part in (KEY, SECRET) for told in environments if part.encode() in told] == []
+        ended = run_on(cluster, "--resume", "--out", run, "--json")
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert json.loads(ended.stdout)["records"] == len(local_gated)
+        assert read_rows(run) == local_gated
 
 
 def test_each_kind_has_a_run_of_its_own(
