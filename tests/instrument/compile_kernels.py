@@ -18,11 +18,13 @@ TARGET = GPUTarget("cuda", 90, 32)
 def compile_launch(told: dict[str, Any]) -> str:
     """What is wrong with it, in a line; nothing where it compiles to machine code."""
     kernel = getattr(import_module(told["module"]), told["name"])
-    signature = {name: "constexpr" if arg["one"] else arg["type"] for name, arg in told["args"].items()}
-    constants = {name: 1 for name, arg in told["args"].items() if arg["one"]} | told["constants"]
+    special = {param.name for param in kernel.params if not param.do_not_specialize}
+    ones = [name for name, arg in told["args"].items() if arg["one"] and name in special]
+    signature = {name: "constexpr" if name in ones else arg["type"] for name, arg in told["args"].items()}
+    constants = dict.fromkeys(ones, 1) | told["constants"]
     aligned = {
         (kernel.arg_names.index(name),): [["tt.divisibility", 16]]
-        for name, arg in told["args"].items() if arg["aligned"]
+        for name, arg in told["args"].items() if arg["aligned"] and name in special
     }  # fmt: skip
     signature |= dict.fromkeys(told["constants"], "constexpr")
     try:
