@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from timing import time_side_by_side
 
 import gonogo
 
+JOB = "one call"
 HALF_AND_SINGLE = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
@@ -196,13 +198,38 @@ def profile_gpu(table: Table, log2_n: int) -> None:
 
 def _trace(job: Callable[[], object]) -> list[tuple[str, float]]:
     """Kernels a job launches, each with its microseconds."""
-    from torch.profiler import ProfilerActivity, profile
+    kernels = [(e.name, e.self_device_time_total) for e in _list_events(job, on_host=False)]
+    return [kernel for kernel in kernels if not kernel[0].startswith(("Memcpy", "Memset"))]
 
-    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
-        job()
+
+def _list_events(job: Callable[[], object], *, on_host: bool) -> list[Any]:
+    """What a GPU does for a job, in order; first, if wanted, the job itself as the host has it."""
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    activities = [ProfilerActivity.CUDA, *([ProfilerActivity.CPU] if on_host else [])]
+    with profile(activities=activities, acc_events=True) as trace:
+        with record_function(JOB):
+            job()
         torch.cuda.synchronize()
-    kernels = [e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    return [(e.name, e.self_device_time_total) for e in kernels if not e.name.startswith(("Memcpy", "Memset"))]
+    on_gpu = [e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA and e.name != JOB]
+    whole = [e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CPU and e.name == JOB]
+    return whole + sorted(on_gpu, key=lambda e: e.time_range.start)
+
+
+def print_timeline(log2_n: int) -> None:
+    """Where the time of one call goes: when kernels begin, how long the GPU was idle before, how long they take."""
+    for name, dtype in HALF_AND_SINGLE.items():
+        actual, rounded, _ = make_pair(2**log2_n, dtype, "cuda")
+        for _ in range(3):
+            gonogo.measure(actual, rounded, atol=1e-3)
+        whole, *kernels = _list_events(lambda a=actual, e=rounded: gonogo.measure(a, e, atol=1e-3), on_host=True)
+        began, ends = whole.time_range.start, whole.time_range.start
+        print(f"\n{name}, 2^{log2_n}, µs under the profiler: begins at, idle before, takes")
+        for e in kernels:
+            start = e.time_range.start
+            print(f"{start - began:9.1f} {start - ends:8.1f} {e.time_range.end - start:8.1f}  {e.name[:80]}")
+            ends = e.time_range.end
+        print(f"{whole.time_range.end - began:9.1f} {whole.time_range.end - ends:8.1f}           back in Python")
 
 
 def describe_machine() -> str:
@@ -223,11 +250,17 @@ def describe_machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    parser.add_argument(
+        "--timeline", action="store_true", help="instead, what a GPU does in one call, step by step"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, to try the script itself")
     options = parser.parse_args()
     machine = describe_machine()
     print(machine)
     table = Table()
+    if options.timeline:
+        print_timeline(22 if options.quick else 28)
+        return
     if torch.cuda.is_available():
         bench_gpu(table, 22 if options.quick else 28)
         bench_gpu_bound(table, 22 if options.quick else 26)
