@@ -169,6 +169,11 @@ def test_what_a_worker_that_shares_says_of_a_crash_is_not_believed() -> None:
         assert (rest.kernels, rest.gave_nothing) == (job.kernels[1:], ())
         assert fresh.owed is rest
         assert not fresh.shares
+        every = make_records(job, job.kernels, Outcome("ok"))
+        fresh.shares, fresh.job, fresh.records = True, job, every  # it dies behind its last record
+        assert list(pool._replace(fresh, "crashed", None)) == [(job.number, every, None)]
+        (fresh,) = pool._workers
+        assert fresh.owed is None
         fresh.shares, fresh.job, fresh.records = True, job, [made[0]]
         list(pool._replace(fresh, "out-of-memory", "too much"))  # of the host's, which is its own doing
         assert pool._workers[0].shares

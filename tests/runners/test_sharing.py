@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.campaign import Allowance
-from gonogo.execution.outcome import is_gpu_lost
+from gonogo.campaign import Allowance, Plan, run_campaign
+from gonogo.errors import CampaignFailed
 from gonogo.runners import sharing
 from gonogo.runners.engines import Order
 from gonogo.runners.engines.local import LocalCrew
@@ -39,8 +39,8 @@ def no_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "USUAL_FOLDERS", ())
 
 
-def install(folder: Path, program: str) -> None:
-    file = folder / "nvidia-cuda-mps-control"
+def install(folder: Path, program: str, name: str = "nvidia-cuda-mps-control") -> None:
+    file = folder / name
     file.write_text(program)
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
 
@@ -57,7 +57,7 @@ def test_it_is_started_for_a_campaign_and_ended_with_all_it_started(
     monkeypatch.setenv(VISIBLE, "3")
     started = start_sharing()
     assert started is not None
-    assert started.is_there
+    assert started.wait_until_there()
     folder = Path(started.together[PIPES])
     way, logs, visible, child, own = (folder / "told").read_text().splitlines()
     assert (way, logs, visible) == ("-f", str(folder), "all")  # workers choose among all GPUs
@@ -69,6 +69,7 @@ def test_it_is_started_for_a_campaign_and_ended_with_all_it_started(
     for process in processes:  # readable once it has ended
         assert select.select([process], [], [], 30)[0] == [process]
         os.close(process)
+    monkeypatch.setattr(os, "killpg", None)  # by then the number may be another's
     started.close()  # once more, for crews are closed twice
 
 
@@ -76,7 +77,7 @@ def test_one_that_ends_at_once_is_done_without(tmp_path: Path) -> None:
     install(tmp_path, ENDS_AT_ONCE)
     started = start_sharing()
     assert started is not None
-    assert not started.is_there
+    assert not started.wait_until_there()
     started.close()
     assert started.folder is not None
     assert not started.folder.exists()
@@ -98,9 +99,49 @@ def test_one_that_runs_already_is_left_running(tmp_path: Path) -> None:
     found = find_sharing()
     assert found is not None
     assert (found.together, found.apart, found.service) == ({}, {PIPES: NOWHERE}, None)
-    assert found.is_there
+    assert found.wait_until_there()
     found.close()
     assert (tmp_path / "pipes" / "control").exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "apart"), [("Default", {PIPES: NOWHERE}), ("Exclusive_Process", {}), ("[N/A]", {PIPES: NOWHERE})]
+)
+def test_a_gpu_that_takes_the_service_alone_is_reached_by_it_alone(
+    mode: str, apart: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "pipes").mkdir()
+    (tmp_path / "pipes" / "control").touch()
+    install(tmp_path, f"#!{sys.executable}\nprint('Default\\n{mode}')\n", "nvidia-smi")
+    found = find_sharing()
+    assert found is not None
+    assert (found.together, found.apart) == ({}, apart)
+
+
+def test_no_worker_of_a_campaign_that_does_not_want_it_is_in_a_service_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pipes").mkdir()
+    (tmp_path / "pipes" / "control").touch()
+    monkeypatch.setattr("gonogo.runners.engines.local.describe_environment", lambda device: {"device": device})
+    crew = LocalCrew(Order("cuda", Allowance(shares_gpu=False), 2))
+    try:
+        assert crew.describe()["gpu_shared"] is False
+        assert crew._pool is not None
+        assert [worker.shares for worker in crew._pool._workers] == [False, False]
+        assert crew._sharing is not None
+        assert crew._sharing.apart == {PIPES: NOWHERE}
+    finally:
+        crew.close()
+
+
+def test_a_campaign_whose_workers_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("gonogo.runners.fork_server._start", refuse)
+    with pytest.raises(CampaignFailed, match=r"no worker can be started: \[Errno 24\] Too many open files"):
+        run_campaign(Plan(("softmax",), cases=1), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +170,3 @@ def test_a_crew_shares_where_that_is_of_use(
         crew.close()
     assert (started is not None) == shares
     assert started is None or (started.folder is not None and not started.folder.exists())
-
-
-def test_a_processor_is_never_lost() -> None:
-    assert not is_gpu_lost("cpu")

@@ -54,9 +54,9 @@ class Kept:
 
     def _list_tensors(self) -> Iterator[torch.Tensor]:
         yield from (x for call in (self.laid, self.pristine) if call is not None for _, x in call.tensors)
-        for references in self.by_contract.values():
+        for references in list(self.by_contract.values()):  # a copy: another thread may add to it
             for reference in references:  # with what has been computed of it since, as its scale of long chains
-                yield from (value for value in vars(reference).values() if isinstance(value, torch.Tensor))
+                yield from (value for value in list(vars(reference).values()) if isinstance(value, torch.Tensor))
 
 
 def start_keeping(op: Op, case: Case, call: Call) -> Kept | None:
@@ -101,10 +101,19 @@ class Store:
         self._shelves: dict[int, Shelf] = {}
         self._lock = threading.Lock()
 
+    @property
+    def is_used(self) -> bool:
+        """Whether any case is kept."""
+        return bool(self._shelves)
+
     def find(self, op: Op, case: Case, device: str) -> Kept | None:
         """A case of an op, where it is kept."""
         with self._lock:
-            return self._find_shelf(op).cases.get((case, _locate(device)))
+            shelf = self._take_shelf(op)
+            if not shelf.cases:
+                return None
+            self._shelves[id(op)] = shelf
+            return shelf.cases.get((case, _locate(device)))
 
     def keep(self, op: Op, case: Case, device: str, kept: Kept) -> None:
         """Keep a case that was used, unless there is no room even without those of other ops.
@@ -113,35 +122,36 @@ class Store:
         """
         size, key = kept.count_bytes(), (case, _locate(device))
         with self._lock:
-            own = self._find_shelf(op)
+            own = self._take_shelf(op)
             own.drop(key)
-            if all(self._make_room(own, where, more) for where, more in size.items()):
+            if all(self._make_room(own.held[where] + more, where) for where, more in size.items()):
                 own.put(key, kept, size)
+            if own.cases:
+                self._shelves[id(op)] = own
 
     def clear(self) -> bool:
         """Let go of everything; whether there was anything."""
         with self._lock:
-            held = any(shelf.cases for shelf in self._shelves.values())
+            was_used = self.is_used
             self._shelves.clear()
-            return held
+            _find_room.cache_clear()
+            return was_used
 
-    def _find_shelf(self, op: Op) -> Shelf:
-        """Of an op, which is the last that was asked for from now on."""
+    def _take_shelf(self, op: Op) -> Shelf:
+        """Of an op, off its place; put back, it is the last that was asked for."""
         shelf = self._shelves.pop(id(op), None)
-        if shelf is None or shelf.op is not op:  # an op that is gone may have left its id to another
-            shelf = Shelf(op)
-        self._shelves[id(op)] = shelf
-        return shelf
+        # An op that is gone may have left its id to another.
+        return shelf if shelf is not None and shelf.op is op else Shelf(op)
 
-    def _make_room(self, own: Shelf, where: str, more: int) -> bool:
-        """Let go of other ops' cases until there is room for so many bytes; False where that is not enough."""
+    def _make_room(self, own: int, where: str) -> bool:
+        """Let go of other ops' cases until so many bytes have room beside them; False where they never have."""
         room = _find_room(where)
-        if own.held[where] + more > room:
+        if own > room:
             return False
         for number, shelf in list(self._shelves.items()):
-            if sum(each.held[where] for each in self._shelves.values()) + more <= room:
+            if own + sum(other.held[where] for other in self._shelves.values()) <= room:
                 break
-            if shelf is not own and shelf.held[where]:
+            if shelf.held[where]:
                 del self._shelves[number]
         return True
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gonogo.cases.room import is_out_of_memory
 from gonogo.errors import CaseTooLarge, InputError
+from gonogo.ops import ALONE
 from gonogo.problems.finding import find_problems
 from gonogo.problems.problem import Options
 
@@ -50,7 +51,7 @@ def _run_reference(path: Path, options: Options) -> None:
     problem = find_problems(path, options)[0]
     op = problem.op
     case = Case(op.name, op.dtypes[0], (), EVERYWHERE[0], DRAWN, problem.seeds[0])
-    with keep_switches(options.device), torch.no_grad():
+    with ALONE, keep_switches(options.device), torch.no_grad():  # a reference may draw, as dropout does
         prepare(Job(0, case, OWN, op, op.kernels, options.device, bounds_only=True, settled=math.inf))
     if options.device == "cuda":
         torch.cuda.empty_cache()

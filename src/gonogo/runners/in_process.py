@@ -19,7 +19,6 @@ from gonogo.schema import Outcome, Record
 
 if TYPE_CHECKING:
     from gonogo.execution.job import Job
-    from gonogo.execution.kept import Kept
     from gonogo.execution.remote import Guests
 
 MAKERS = 3
@@ -74,13 +73,20 @@ MAX_TIMEOUTS = 3
 
 
 def _try_call(case: Case, device: str, op: Op) -> Call | None:
-    """The arguments of a case; None where rows far apart find no room: others may use the GPU, too."""
+    """The arguments of a case; None where there is no room for them ahead of their turn."""
     try:
         return make_call(case, device, op)
-    except CaseTooLarge as error:
-        if "far" not in case.layout or error.where != "cuda":
-            raise
+    except CaseTooLarge:
         return None
+
+
+def _refuse(job: Job, error: CaseTooLarge) -> list[Record]:
+    """Records of a case whose rows far apart find no room, as others may use the GPU, too; else it is raised."""
+    from gonogo.execution.job import make_records
+
+    if "far" not in job.case.layout or error.where != "cuda":
+        raise error
+    return make_records(job, job.kernels, Outcome("refused", NO_ROOM))
 
 
 def _let_go() -> None:
@@ -107,6 +113,8 @@ class InProcess:
     """The first error of the candidate, where it raised one; no more, for each keeps the tensors of its case."""
     timed_out: list[str] = field(default_factory=list, repr=False)
     """Cases on which a kernel has hung: after MAX_TIMEOUTS of them it is not run any more."""
+    in_vain: list[str] = field(default_factory=list, repr=False)
+    """Cases on which memory ran out though nothing was kept any more: from then on nothing is let go of."""
     lost: list[str] = field(default_factory=list, repr=False)
     """The case on which a kernel read or wrote where no memory is: nothing runs on the GPU from here on."""
 
@@ -118,14 +126,12 @@ class InProcess:
         self, planned: Sequence[Planned], kernels: Sequence[Kernel], *, worst: int = 0
     ) -> Iterator[list[Record]]:
         """Records of each case, of those kernels that take its dtype, as soon as the case is done."""
-        from gonogo.execution import kept as keeping
+        from gonogo.execution import kept
         from gonogo.execution.job import Job, make_records
 
-        kept_of = [keeping.STORE.find(self.op, case, self.device) for case, _ in planned]
-        drawn = [kept is None for kept in kept_of]
-        made = self._make_calls([case for (case, _), is_drawn in zip(planned, drawn, strict=True) if is_drawn])
+        fresh = [kept.STORE.find(self.op, case, self.device) is None for case, _ in planned]
+        calls = self._make_calls([case for (case, _), is_fresh in zip(planned, fresh, strict=True) if is_fresh])
         for number, (case, strategy) in enumerate(planned):
-            kept, call = kept_of[number], next(made) if drawn[number] and not self.lost else None
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
             job = Job(
                 number, case, strategy, self.op, usable, self.device, worst=worst, bounds_only=self.bounds_only,
@@ -137,50 +143,59 @@ class InProcess:
             if len(self.timed_out) >= MAX_TIMEOUTS:
                 yield make_records(job, usable, Outcome("timed-out", f"not run: it has hung {MAX_TIMEOUTS} times"))
                 continue
-            if kept is None or kept.laid is None:
-                # What is kept of gigabytes is drawn now, and not ahead; so is what was let go of since.
-                call = call or (None if drawn[number] else _try_call(case, self.device, self.op))
-                if call is None:
-                    yield make_records(job, usable, Outcome("refused", NO_ROOM))
-                    continue
-                kept = kept or keeping.start_keeping(self.op, case, call)
-            records, let_go = self._run_job(job, call, kept)
-            if let_go:
-                kept_of = [None] * len(planned)
+            records = self._run_job(job, next(calls) if fresh[number] else None)
             self.timed_out.extend(case.id for record in records if record.outcome == "timed-out")
-            if self.guests is None and any(record.outcome == "crashed" for record in records):
-                self.lost.append(case.id)
-                lost_on.append(case.id)
-            elif kept is not None:
-                keeping.STORE.keep(self.op, case, self.device, kept)
-            if "far" in case.layout and not self.lost:
-                del call
+            if "far" in case.layout and self.device == "cuda" and not self.lost:
                 _let_go()
             yield records
 
-    def _run_job(self, job: Job, call: Call | None, kept: Kept | None) -> tuple[list[Record], bool]:
-        """Its records, and whether it took all that is kept to have room for it: then the case has begun again."""
-        from gonogo.execution import kept as keeping
+    def _run_job(self, job: Job, call: Call | None) -> list[Record]:
+        """Its records; where memory runs out, those of a second try, when no case is kept any more."""
+        from gonogo.execution import kept
+
+        noted = len(self.raised)
+        try:
+            records = self._try_job(job, call)
+            if all(record.outcome != "out-of-memory" for record in records) or not self._can_let_go():
+                return records
+        except CaseTooLarge as error:
+            if not self._can_let_go():
+                return _refuse(job, error)
+        # Out of the handler, and without the call: an error and its frames hold the tensors of the case.
+        call = None
+        del self.raised[noted:]
+        kept.forget_cases()
+        try:
+            records = self._try_job(job, None)
+        except CaseTooLarge as error:
+            return _refuse(job, error)
+        self.in_vain.extend(job.case.id for record in records if record.outcome == "out-of-memory")
+        return records
+
+    def _can_let_go(self) -> bool:
+        from gonogo.execution import kept
+
+        return kept.STORE.is_used and not self.in_vain
+
+    def _try_job(self, job: Job, call: Call | None) -> list[Record]:
+        """Its records, from a call that was made ahead, if one was, or from what is kept of the case."""
+        from gonogo.execution import kept
         from gonogo.execution.execute import run_job
 
-        def run(call: Call | None) -> list[Record]:
-            with _one_thread() if self.device == "cuda" else nullcontext():
-                return list(run_job(
-                    job, lambda kernel: None, call=call, kept=kept, keep_error=self._keep_error, guests=self.guests
-                ))  # fmt: skip
-
-        try:
-            records = run(call)
-            if all(record.outcome != "out-of-memory" for record in records) or not keeping.STORE.clear():
-                return records, False
-        except CaseTooLarge:
-            if not keeping.STORE.clear():
-                raise
-        if self.device == "cuda":
-            from torch.cuda import empty_cache
-
-            empty_cache()  # a guest has none of what torch holds here
-        return run(None), True
+        known = kept.STORE.find(self.op, job.case, self.device)
+        if known is None or known.laid is None:  # of gigabytes only the rest is kept
+            call = call or make_call(job.case, self.device, self.op)
+            known = known or kept.start_keeping(self.op, job.case, call)
+        with _one_thread() if self.device == "cuda" else nullcontext():
+            records = list(run_job(
+                job, lambda kernel: None, call=call, kept=known, keep_error=self._keep_error, guests=self.guests
+            ))  # fmt: skip
+        if self.guests is None and any(record.outcome == "crashed" for record in records):
+            self.lost.append(job.case.id)
+            lost_on.append(job.case.id)
+        elif known is not None:
+            kept.STORE.keep(self.op, job.case, self.device, known)
+        return records
 
     def _keep_error(self, kernel: Kernel, error: BaseException) -> None:
         if kernel.role == "candidate" and not self.raised:

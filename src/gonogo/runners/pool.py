@@ -324,7 +324,8 @@ class Pool:
         if may_be_anothers:
             if records and records[-1].outcome == "crashed":  # its own word on that is not believed
                 records = records[:-1]
-            fresh.owed = replace(job, kernels=job.kernels[len(records) :])
+            left = job.kernels[len(records) :]
+            fresh.owed = replace(job, kernels=left) if left else None
             yield job.number, records, fresh.owed
             return
         if kernel is None and not records:

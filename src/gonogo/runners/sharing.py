@@ -42,9 +42,8 @@ class Sharing:
     """Where it was started for these workers."""
     folder: Path | None = None
 
-    @property
-    def is_there(self) -> bool:
-        """Whether the service has not ended; one that has just been started gets a moment to be reached.
+    def wait_until_there(self) -> bool:
+        """Whether the service can be reached; one that has just been started gets a moment for it.
 
         Workers that come before that would have the GPU in turns with all others.
         """
@@ -55,30 +54,36 @@ class Sharing:
             if (self.folder / CONTROL).exists():
                 return True
             time.sleep(0.01)
-        return self.service.poll() is None
+        return False
 
     def close(self) -> None:
-        """End the service, if it is of these workers alone, with all that it has started."""
-        if self.service is None or self.folder is None:
+        """End the service, if it is of these workers alone, with all that it has started; once, however often."""
+        service, self.service = self.service, None
+        if service is None or self.folder is None:
             return
-        self.service.terminate()
+        service.terminate()
         with suppress(subprocess.TimeoutExpired):
-            self.service.wait(QUIT_S)
-        with suppress(ProcessLookupError):  # its group is its own, and mostly gone with it
-            os.killpg(self.service.pid, signal.SIGKILL)
-        self.service.wait()
+            service.wait(QUIT_S)
+        with suppress(ProcessLookupError, PermissionError):  # its group is its own, and mostly gone with it
+            os.killpg(service.pid, signal.SIGKILL)
+        service.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def find_sharing() -> Sharing | None:
-    """What somebody else has started on this machine, which any process on a GPU takes part in."""
+    """What somebody else has started on this machine, which any process on a GPU takes part in.
+
+    Where a GPU takes that service's processes alone, as NVIDIA advises with it, there is no way apart from it.
+    """
     pipes = Path(os.environ.get(PIPES) or USUAL_PIPES)
-    return Sharing({}, {PIPES: NOWHERE}) if (pipes / CONTROL).exists() else None
+    if not (pipes / CONTROL).exists():
+        return None
+    return Sharing({}, {} if _takes_one_process() else {PIPES: NOWHERE})
 
 
 def start_sharing() -> Sharing | None:
     """Start the service for workers of this process alone; None where there is none."""
-    program = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=os.pathsep.join(USUAL_FOLDERS))
+    program = _find_program(PROGRAM)
     if program is None:
         return None
     try:
@@ -97,6 +102,23 @@ def start_sharing() -> Sharing | None:
         shutil.rmtree(folder, ignore_errors=True)
         return None
     return Sharing({PIPES: str(folder)}, {PIPES: NOWHERE}, service, folder)
+
+
+def _find_program(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(USUAL_FOLDERS))
+
+
+def _takes_one_process() -> bool:
+    """Whether a GPU of this machine is in the mode in which one process, or the service, has it to itself."""
+    program = _find_program("nvidia-smi")
+    if program is None:
+        return False
+    words = [program, "--query-gpu=compute_mode", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(words, capture_output=True, text=True, timeout=QUIT_S, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "Exclusive_Process" in told
 
 
 def _end_with_parent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from gonogo.errors import InputError
@@ -50,7 +51,8 @@ class LocalCrew:
         self._workers = order.workers or count_workers(order.device)
         self._pool: Pool | None = None
         self._sharing: Sharing | None = None
-        start_fork_server()
+        with suppress(OSError, EOFError):  # which the pool tells of, when it comes to that
+            start_fork_server()
         if order.device == "cuda":
             wanted = self._workers > 1 and order.allowance.shares_gpu
             self._sharing = find_sharing() or (start_sharing() if wanted else None)
@@ -71,7 +73,7 @@ class LocalCrew:
 
     def _start(self) -> Pool:
         if self._pool is None:
-            if self._sharing is not None and not self._sharing.is_there:
+            if self._sharing is not None and not self._sharing.wait_until_there():
                 self._sharing.close()
                 self._sharing = None
             self._pool = Pool(self._workers, self._order.allowance, sharing=self._sharing)
