@@ -174,7 +174,7 @@ class Results:
 
 
 def make_results(pair: Pair, fetched: int, *, cleared: bool) -> Results:
-    """Room for a pass over `pair`, of which `fetched` words go to the host; zero before it, where brackets keep."""
+    """Room for a pass over `pair`, of which `fetched` words go to the host; brackets that keep need it cleared."""
     programs = count_programs(pair.actual, BLOCK, PROGRAMS_PER_SM)
     size = fetched + N_ROWS * programs + 3 * BINS // 2
     make = torch.zeros if cleared else torch.empty
@@ -211,9 +211,9 @@ def enqueue_scan(
             BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     launch(
-        total_scan_kernel, 19 if kept.numel() else 15, results.out, results.rows_at, programs, -count % BLOCK,
-        scalars, scalars if ranks is None else ranks, bins,
-        KEEP=kept.numel() > 0, PICK=ranks is not None, PICKS_AT=PICKS_AT, BINS=BINS,
+        total_scan_kernel, N_ROWS + 3 if kept.numel() else N_ROWS - 1,
+        results.out, results.rows_at, programs, -count % BLOCK, scalars, scalars if ranks is None else ranks, bins,
+        KEEP=kept.numel() > 0, PICK=ranks is not None, PICKS_AT=PICKS_AT, ROWS=N_ROWS, BINS=BINS,
         PROGRAMS=1 << (programs - 1).bit_length(), num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip
 

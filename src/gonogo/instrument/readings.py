@@ -45,7 +45,7 @@ def read(actual: object, expected: object, *, gauge: str | Gauge, scale: object 
 def read_worst(actual: object, expected: object, gauges: Sequence[Gauge]) -> list[float]:
     """What `read` gives as worst in each of several gauges that need no scale: operands are looked at once.
 
-    One pass reads all of them.
+    One pass reads all of them, but for NumPy's path.
     """
     operands = [as_operand(actual, "actual"), as_operand(expected, "expected")]
     aligned = align(operands)

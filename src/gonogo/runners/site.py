@@ -74,6 +74,8 @@ class Site:
             environment = describe_environment(self._posting.device)  # loads torch, while the fork server does
         except GonogoError as error:
             return error
+        if self._posting.device == "cuda":
+            environment["gpu_shared"] = sharing is not None and self._posting.allowance.shares_gpu
         self._thread.start()
         return environment
 

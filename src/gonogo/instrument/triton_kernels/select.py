@@ -40,7 +40,7 @@ def sample_kernel(
     FOR_SCAN: tl.constexpr,  # whether only the errors' high words are wanted, and what the scan needs is cleared
     BLOCK: tl.constexpr,
 ):
-    """Absolute errors at a stratified sample of places; all words of `out` set to 0, and all slots to +inf."""
+    """Absolute errors at a stratified sample of places; FOR_SCAN, also `out` all set to 0, and slots to +inf."""
     pid = tl.program_id(0)
     at = pid * BLOCK + tl.arange(0, BLOCK)
     error = sampled_error(a_ptr, e_ptr, count, size, at, KIND_A, KIND_E)
@@ -139,12 +139,13 @@ def total_scan_kernel(
     KEEP: tl.constexpr,
     PICK: tl.constexpr,
     PICKS_AT: tl.constexpr,
+    ROWS: tl.constexpr,
     BINS: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
     """The scan's rows added up, each by a program; and per bracket, by one more, the bins of its wanted ranks."""
     rows_ptr, row = out_ptr + rows_at, tl.program_id(0)
-    if row < 16:
+    if row < ROWS:
         values = load_row(rows_ptr, row, programs, PROGRAMS)
         if (row == 1) | (row == 4):
             total = tl.max(values.to(tl.float64, bitcast=True)).to(tl.int64, bitcast=True)
@@ -158,7 +159,7 @@ def total_scan_kernel(
             total = tl.sum(values)
         tl.store(out_ptr + row, total)
     elif KEEP:
-        k = row - 16
+        k = row - ROWS
         ends = tl.cumsum(tl.load(bins_ptr + k * BINS + tl.arange(0, BINS)), axis=0).to(tl.int64)
         picks_ptr = out_ptr + PICKS_AT + 4 * k
         tl.store(picks_ptr + 3, tl.max(ends))
