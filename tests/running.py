@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -26,6 +27,17 @@ def wait_for_end(process: int) -> bool:
         return bool(select.select([handle], [], [], DEADLINE_S)[0])
     finally:
         os.close(handle)
+
+
+def heed_signals() -> None:
+    """In a child before it begins: tests may be run by what ignores these, as nohup, or a shell in the background."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def leave_progress_out(said: str) -> str:
+    """What a campaign said beside how far it is, which is told every ten seconds."""
+    return "".join(line for line in said.splitlines(True) if not re.match(r"\d+/\d+ records, ", line))
 
 
 class Running:

@@ -130,6 +130,14 @@ def _find_ports(count: int) -> list[int]:
 
 
 @contextmanager
+def run_silent() -> Iterator[tuple[str, socket.socket]]:
+    """A server that takes connections and never answers; its address, and the socket that they come to."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE_S)
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", server
+
+
+@contextmanager
 def run_refusing(status: int, code: str) -> Iterator[tuple[str, list[str]]]:
     """A server that answers everything alike; its address, and the requests it had."""
     requests: list[str] = []

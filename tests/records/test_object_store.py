@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +16,8 @@ from typing import Any
 import pytest
 from command import gonogo
 from make_record import ENVIRONMENT, append_some, make_record
-from stores import BUCKET, KEY, SECRET, point_at, run_moto, run_refusing
+from running import heed_signals
+from stores import BUCKET, KEY, SECRET, point_at, run_moto, run_refusing, run_silent
 
 from gonogo.errors import BackendMissing, CampaignFailed, GonogoError, InputError
 from gonogo.limits.lock import read_lock
@@ -276,6 +279,30 @@ def test_no_bucket_and_no_server(moto: str, monkeypatch: pytest.MonkeyPatch) -> 
         find_runs([S3Place(BUCKET, "run")])
 
 
+def test_no_credentials_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    with run_refusing(403, "AccessDenied") as (endpoint, _):
+        point_at(endpoint, monkeypatch, attempts=1)
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        with pytest.raises(InputError, match="have no key: set AWS_ACCESS_KEY_ID, too"):
+            find_runs([S3Place(BUCKET, "run")])
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+        monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")  # else the client looks for a machine's role
+        with pytest.raises(InputError, match=r"wants credentials \(403 AccessDenied\).* Set AWS_ACCESS_KEY_ID and"):
+            find_runs([S3Place(BUCKET, "run")])
+
+
+def test_ctrl_c_ends_the_wait_for_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with run_silent() as (endpoint, server):
+        point_at(endpoint, monkeypatch)
+        command = [sys.executable, "-m", "gonogo", "evaluate", f"s3://{BUCKET}/run", "--holdout", "none"]
+        reader = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals)
+        with reader, server.accept()[0] as asked:
+            assert asked.recv(1)  # by now it waits
+            reader.send_signal(signal.SIGINT)
+            _, said = reader.communicate(timeout=20)  # it would wait for 30 s otherwise
+    assert (reader.returncode, said) == (130, "interrupted\n")
+
+
 def test_a_store_that_stays_away_ends_a_campaign(
     prefix: S3Place, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +371,8 @@ def test_places() -> None:
         "s3://bucket/a/b", "b", "s3://bucket/a/c", "s3://bucket"
     )  # fmt: skip
     for text in (
+        f"gs://key:{SECRET}@bucket/x",
+        "s3:/bucket/x",
         f"s3://key:{SECRET}@bucket/x",
         f"s3://{SECRET}@host",
         "s3://",
@@ -355,6 +384,10 @@ def test_places() -> None:
             parse_place(text)
         assert SECRET not in str(caught.value)
     assert gonogo("calibrate", f"s3://key:{SECRET}@bucket/x").stderr.count(SECRET) == 0
+    for words in (("sketch", "-o"), ("calibrate", "--out"), ("report", "-o"), ("calibrate", "--diff")):
+        ended = gonogo(words[0], RUN, words[1], "s3://bucket/file")
+        assert ended.returncode == 2
+        assert "only runs are in object stores, and this is a file on disk. Give a path" in ended.stderr
 
 
 def test_without_the_client(monkeypatch: pytest.MonkeyPatch) -> None:

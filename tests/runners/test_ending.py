@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import DEADLINE_S, wait_for_end
+from running import DEADLINE_S, heed_signals, wait_for_end
 
 from gonogo.campaign import Allowance, Plan, run_campaign
 from gonogo.records import read_run
@@ -48,7 +48,7 @@ def start_campaign(
     campaign = subprocess.Popen(
         [sys.executable, "-m", "gonogo", *map(str, words), "--ops-path", MORE_OPS, "--timeout", "600",
          "--memory-gb", "0.8", "--distribution", "uniform"],
-        env=environment, stderr=stderr, text=True,
+        env=environment, stderr=stderr, text=True, preexec_fn=heed_signals,
     )  # fmt: skip
     try:  # two workers crash and two spin, each with a process of its own
         return campaign, read_told(told, 4)

@@ -12,14 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from command import gonogo
 from ray_cluster import OWN, Cluster, list_ancestors, start_cluster
-from running import DEADLINE_S, wait_for_end
+from running import DEADLINE_S, heed_signals, leave_progress_out, wait_for_end
 from stores import BUCKET, KEY, SECRET, point_at, run_moto
 
 from gonogo.guest.stem import list_family
@@ -82,7 +81,7 @@ def start(*words: object, environment: dict[str, str] | None = None) -> Iterator
     campaign = subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "gonogo", "run", *map(str, words), "--ops-path", MORE_OPS],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | OWN | (environment or {}),
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # else ignored in the background
+        preexec_fn=heed_signals,
     )  # fmt: skip
     with campaign:
         try:
@@ -95,11 +94,6 @@ def run_on(cluster: Cluster, *words: object) -> subprocess.CompletedProcess[str]
     with start(*words, "--engine", "ray", "--address", cluster.address) as campaign:
         out, err = campaign.communicate(timeout=2 * DEADLINE_S)
     return subprocess.CompletedProcess(campaign.args, campaign.returncode, out, leave_progress_out(err))
-
-
-def leave_progress_out(said: str) -> str:
-    """What was said beside how far it is, which is told every ten seconds."""
-    return "".join(line for line in said.splitlines(True) if not re.match(r"\d+/\d+ records, ", line))
 
 
 def read_rows(folder: Path | S3Place) -> list[dict]:

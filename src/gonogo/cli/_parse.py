@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from gonogo.records.places import Place
 
 
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""What s3://bucket begins with, and whatever else is no path."""
+
+
 class PlaceType(click.Path):
     """A path, or s3://bucket/prefix, which a Path would not leave whole."""
 
@@ -26,14 +31,28 @@ class PlaceType(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Text → Path or S3Place."""
-        if not isinstance(value, str) or not value.lower().startswith("s3://"):
+        if not isinstance(value, str) or not ADDRESS.match(value):
             return super().convert(value, param, ctx)
         from gonogo.records.places import parse_place  # loads Arrow, which a path on disk may do without
 
         return parse_place(value)
 
 
-PLACE = PlaceType()
+class FileType(click.Path):
+    """A path alone: what is at an address is neither read nor written by such an option."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Text → Path."""
+        if isinstance(value, str) and ADDRESS.match(value) and not Path(value).exists():
+            name = "" if param is None else f"{param.opts[-1]}: "
+            raise InputError(f"{name}only runs are in object stores, and this is a file on disk. Give a path")
+        return super().convert(value, param, ctx)
+
+
+PLACE, FILE = PlaceType(), FileType()
 
 
 class Interrupted(click.ClickException):

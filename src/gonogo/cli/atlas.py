@@ -10,7 +10,7 @@ import click
 
 from gonogo.atlas import DTYPES, PASSES
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import PLACE, need_backend, show_examples, words_option, write_to
+from gonogo.cli._parse import FILE, PLACE, need_backend, show_examples, words_option, write_to
 from gonogo.cli._progress import Reporter
 from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.words import find_words
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option("--record", "folder", type=PLACE, help="Add records to this run directory.")
 @click.option("--from", "folders", multiple=True, type=PLACE, help="Measure nothing; take these records.")
 @click.option("--all", "shows_all", is_flag=True, help="Also those without anything to look at.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write what is found here, as a Markdown page.")
+@click.option("-o", "--out", type=FILE, help="Write what is found here, as a Markdown page.")
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
 def atlas(

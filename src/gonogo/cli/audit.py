@@ -10,7 +10,7 @@ import click
 
 from gonogo.cli._completion import complete_dtypes, complete_ops, complete_policy
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import PLACE, need_backend, show_examples, words_option
+from gonogo.cli._parse import FILE, PLACE, need_backend, show_examples, words_option
 from gonogo.cli._progress import Reporter
 from gonogo.cli._tables import View, check_columns, print_tables, table_options
 from gonogo.errors import InputError
@@ -54,7 +54,7 @@ ON_GPU = 4
     help="Runs to count in; by default the folder `records` here, and where there is none kernels are run.",
 )  # fmt: skip
 @click.option(
-    "--benchmark", type=click.Path(path_type=Path), metavar="DIR",
+    "--benchmark", type=FILE, metavar="DIR",
     help="Audit a benchmark's problems instead: a checkout, or one problem. See gonogo check --problem.",
 )  # fmt: skip
 @click.option("--device", default="auto", show_default=True, help="Of a benchmark: auto, cpu or cuda.")
@@ -65,12 +65,8 @@ ON_GPU = 4
 @click.option(
     "--timeout", "timeout_s", default=120.0, show_default=True, help="Of a benchmark: seconds per problem."
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Of a benchmark: keep audits here, and go on from them."
-)
-@click.option(
-    "--page", type=click.Path(path_type=Path), help="Of a benchmark: write what is found here, as Markdown."
-)
+@click.option("--out", type=FILE, help="Of a benchmark: keep audits here, and go on from them.")
+@click.option("--page", type=FILE, help="Of a benchmark: write what is found here, as Markdown.")
 @click.option(
     "--mutants/--no-mutants", "mutates", default=True, help="Of a benchmark: run faults of references, too."
 )

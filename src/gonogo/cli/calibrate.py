@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from gonogo.cli._completion import complete_gauge, complete_ops, complete_rule
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import PLACE, check_recorded, prepare_file, show_examples, words_option, write_to
+from gonogo.cli._parse import FILE, PLACE, check_recorded, prepare_file, show_examples, words_option, write_to
 from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.limits.changes import (
@@ -66,13 +66,11 @@ if TYPE_CHECKING:
     shell_complete=complete_ops,
 )  # fmt: skip
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), default=Path("gonogo.lock"), show_default=True,
+    "-o", "--out", type=FILE, default=Path("gonogo.lock"), show_default=True,
     help="Lock file to write, or to merge into.",
 )  # fmt: skip
 @click.option("--replace", is_flag=True, help="Lose limits of --out that these runs do not make anew.")
-@click.option(
-    "--diff", "old", type=click.Path(path_type=Path), help="Say what would change in this lock file; write nothing."
-)
+@click.option("--diff", "old", type=FILE, help="Say what would change in this lock file; write nothing.")
 @words_option(
     "--fail-on", metavar="CHANGE",
     help="Exit code 1 where a limit is new, tightened, loosened, from fewer cases (fewer), or gone.",

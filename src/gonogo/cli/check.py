@@ -14,7 +14,16 @@ import click
 from gonogo.cases import parse_case
 from gonogo.cli._completion import complete_device, complete_dtypes, complete_op
 from gonogo.cli._output import echo, print_json
-from gonogo.cli._parse import PLACE, Interrupted, need_backend, prepare_file, show_examples, words_option, write_to
+from gonogo.cli._parse import (
+    FILE,
+    PLACE,
+    Interrupted,
+    need_backend,
+    prepare_file,
+    show_examples,
+    words_option,
+    write_to,
+)
 from gonogo.cli._progress import Reporter, report_records
 from gonogo.cli._tables import fill, find_room
 from gonogo.errors import InputError
@@ -53,7 +62,7 @@ NAME_WIDTH = 14
     help="An op of your own instead: a gonogo.Op, or a reference beside draw(seed, dtype). The file is run.",
 )  # fmt: skip
 @click.option(
-    "--problem", type=click.Path(path_type=Path), metavar="PATH",
+    "--problem", type=FILE, metavar="PATH",
     help="A benchmark's problem instead, as it is: a file or folder. FILE is its solution; or a folder of them.",
 )  # fmt: skip
 @click.option("--grads", is_flag=True, help="Of an op of your own: the gradients of its arguments, too.")
@@ -67,16 +76,10 @@ NAME_WIDTH = 14
 @click.option(
     "--workers", type=click.IntRange(1), help="For many solutions: processes that judge. One per core by default."
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="For many solutions: keep verdicts here, and go on from them."
-)
-@click.option(
-    "--page", type=click.Path(path_type=Path), help="For many solutions: write what is found here, as Markdown."
-)
+@click.option("--out", type=FILE, help="For many solutions: keep verdicts here, and go on from them.")
+@click.option("--page", type=FILE, help="For many solutions: write what is found here, as Markdown.")
 @click.option("--show", is_flag=True, help="For many solutions: run nothing, and show what --out has.")
-@click.option(
-    "--trace", type=click.Path(path_type=Path), help="Of a problem: add the verdict to this JSONL of evaluations."
-)
+@click.option("--trace", type=FILE, help="Of a problem: add the verdict to this JSONL of evaluations.")
 @words_option(
     "--dtype", "--dtypes", "dtypes", metavar="DTYPE", shell_complete=complete_dtypes,
     help="Only these; all that the op takes by default. Repeated, or with commas.",
@@ -93,7 +96,7 @@ NAME_WIDTH = 14
 @click.option(
     "--device", default="auto", show_default=True, shell_complete=complete_device, help="auto, cpu or cuda."
 )
-@click.option("--lock", type=click.Path(path_type=Path), help="Judge by this lock file instead of the package's.")
+@click.option("--lock", type=FILE, help="Judge by this lock file instead of the package's.")
 @click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds per case.")
 @click.option("--memory-gb", default=8.0, show_default=True, help="Resident memory of a worker.")
 @click.option("--strict", is_flag=True, help="No-go for a suspect case, too, instead of running it again.")
@@ -103,7 +106,7 @@ NAME_WIDTH = 14
     help="Add what is measured, and the op's torch control on the same cases, to this run directory.",
 )  # fmt: skip
 @click.option(
-    "--report", type=click.Path(path_type=Path), metavar="FILE",
+    "--report", type=FILE, metavar="FILE",
     help="Write a page of the verdicts, as HTML: where in the output the error lies.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print every verdict as JSON.")

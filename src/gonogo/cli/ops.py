@@ -12,7 +12,7 @@ import click
 
 from gonogo.cli._completion import complete_op, complete_ops
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import show_examples, words_option
+from gonogo.cli._parse import FILE, show_examples, words_option
 from gonogo.cli._tables import View, fill, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.ops import InFolder, Input, Op, add_folder, get_op, import_op, op_names
@@ -32,7 +32,7 @@ KINDS = {
 )
 @click.argument("names", nargs=-1, shell_complete=complete_op)
 @words_option("--op", "more_names", metavar="OP", help="The same as NAMES.", shell_complete=complete_ops)
-@click.option("--ops-path", multiple=True, type=click.Path(path_type=Path), help="Folder with more ops.")
+@click.option("--ops-path", multiple=True, type=FILE, help="Folder with more ops.")
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def ops(

@@ -9,7 +9,7 @@ import click
 
 from gonogo.cli._completion import complete_holdout
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import PLACE, prepare_file, show_examples, write_to
+from gonogo.cli._parse import FILE, PLACE, prepare_file, show_examples, write_to
 from gonogo.words import find_words
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("runs", nargs=-1, type=PLACE)
-@click.option("--lock", type=click.Path(path_type=Path), help="Draw these limits instead of what the runs justify.")
+@click.option("--lock", type=FILE, help="Draw these limits instead of what the runs justify.")
 @click.option(
     "--holdout",
     default="",
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     shell_complete=complete_holdout,
 )
 @click.option(
-    "--solutions", multiple=True, type=click.Path(path_type=Path),
+    "--solutions", multiple=True, type=FILE,
     help="Verdicts that gonogo check --problem --out has kept.",
 )  # fmt: skip
 @click.option("--atlas", multiple=True, type=PLACE, help="Records that gonogo atlas --record has made.")
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=FILE,
     default="report.html",
     show_default=True,
     help="Where it goes.",

@@ -12,7 +12,7 @@ import click
 
 from gonogo.cli._completion import DEVICES, complete_device
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import PLACE, need_backend, prepare_folder, show_examples, write_to
+from gonogo.cli._parse import FILE, PLACE, need_backend, prepare_folder, show_examples, write_to
 from gonogo.cli._progress import Reporter, report_records
 from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.words import find_words
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=PLACE,
     help="Use these runs; no kernel is run. Repeatable.",
 )
-@click.option("--out", type=click.Path(path_type=Path), default=Path("reproduction"), show_default=True)
+@click.option("--out", type=FILE, default=Path("reproduction"), show_default=True)
 @click.option(
     "--device", default="auto", show_default=True, help="auto, cpu or cuda.", shell_complete=complete_device
 )

@@ -23,7 +23,7 @@ from gonogo.cli._completion import (
     complete_strategies,
 )
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import PLACE, Interrupted, need_backend, prepare_folder, show_examples, words_option
+from gonogo.cli._parse import FILE, PLACE, Interrupted, need_backend, prepare_folder, show_examples, words_option
 from gonogo.cli._progress import Reporter, report_records
 from gonogo.errors import InputError
 from gonogo.ops import DTYPES, add_folder, op_names
@@ -112,7 +112,7 @@ WITH_RESUME = (
     "--share-gpu/--no-share-gpu", default=True, show_default=True,
     help="Whether workers are at work on a GPU at the same time, by NVIDIA's MPS, where this machine has it.",
 )  # fmt: skip
-@click.option("--ops-path", multiple=True, type=click.Path(path_type=Path), help="Folder with more ops.")
+@click.option("--ops-path", multiple=True, type=FILE, help="Folder with more ops.")
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
 @click.pass_context
 def run(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gonogo.cli._output import echo
-from gonogo.cli._parse import need_backend, show_examples, words_option
+from gonogo.cli._parse import FILE, need_backend, show_examples, words_option
 from gonogo.client import TOKEN
 from gonogo.errors import BackendMissing, InputError
 from gonogo.limits.shipped import choose_limit
@@ -37,7 +37,7 @@ MOST_CONNECTIONS = 1000
         "gonogo serve --port 8420 --workers 4",
     ),
 )
-@click.option("--socket", "socket_path", type=click.Path(path_type=Path), help="Listen on this Unix socket.")
+@click.option("--socket", "socket_path", type=FILE, help="Listen on this Unix socket.")
 @click.option("--port", type=click.IntRange(0, 65535), help=f"Listen on this port; {PORT} by default, 0 for any.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
 @click.option(
@@ -49,14 +49,12 @@ MOST_CONNECTIONS = 1000
     "--device", "--devices", "devices", metavar="DEVICE",
     help="auto, cpu, cuda, or GPUs by number: cuda:0,cuda:1. Repeated, or with commas.",
 )  # fmt: skip
-@click.option("--lock", type=click.Path(path_type=Path), help="Judge by this lock file instead of the package's.")
+@click.option("--lock", type=FILE, help="Judge by this lock file instead of the package's.")
 @click.option(
     "--op-file", "op_files", multiple=True, metavar="OPFILE[:NAME]",
     help="An op of your own that kernels may name, too. The file is run. Repeated.",
 )  # fmt: skip
-@click.option(
-    "--state", type=click.Path(path_type=Path), help="Where submissions are kept; in ~/.local/state by default."
-)
+@click.option("--state", type=FILE, help="Where submissions are kept; in ~/.local/state by default.")
 @click.option(
     "--queue",
     "most_waiting",

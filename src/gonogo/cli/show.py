@@ -11,7 +11,7 @@ import click
 from gonogo.cases import parse_case
 from gonogo.cli._completion import DEVICES, complete_device, complete_kernel
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import need_backend, show_examples
+from gonogo.cli._parse import FILE, need_backend, show_examples
 from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.errors import InputError
 from gonogo.ops import add_folder
@@ -36,7 +36,7 @@ READINGS = ("absolute", "magnitude", "ulp", "bound", "bias", "deterministic", "s
 @click.option(
     "--worst", type=click.IntRange(1), default=10, show_default=True, help="How many of the worst elements."
 )
-@click.option("--ops-path", multiple=True, type=click.Path(path_type=Path), help="Folder with more ops.")
+@click.option("--ops-path", multiple=True, type=FILE, help="Folder with more ops.")
 @table_options
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(

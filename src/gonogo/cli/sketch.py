@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gonogo.cli._output import SCHEMA, echo, print_json
-from gonogo.cli._parse import PLACE, prepare_file, show_examples, write_to
+from gonogo.cli._parse import FILE, PLACE, prepare_file, show_examples, write_to
 
 if TYPE_CHECKING:
     from gonogo.records.places import Place
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("runs", nargs=-1, required=True, type=PLACE)
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), required=True, help="Where the sketch goes: a name.sketch."
-)
+@click.option("-o", "--out", type=FILE, required=True, help="Where the sketch goes: a name.sketch.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def sketch(runs: tuple[Place, ...], out: Path, as_json: bool) -> None:
     """Sum up RUNS, or sketches of runs, as one sketch: counts, the size of which records do not change.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from gonogo.errors import InputError
-from gonogo.records.places.settings import Settings
+from gonogo.records.places.settings import NO_SOURCE, Settings
 
 CREDENTIALS = (
     "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefreshRequired",
@@ -42,6 +42,11 @@ def tell_failure(error: BaseException, place: object, bucket: str, settings: Set
     if code in CREDENTIALS:
         return InputError(
             f"{place}: {where} refuses the credentials from {settings.source} ({code}). Check "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        )
+    if status and status[1] in ("401", "403") and settings.source == NO_SOURCE:
+        return InputError(
+            f"{place}: {where} wants credentials ({answer}), and there is {settings.source} that has any. Set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         )
     if status and status[1] in ("401", "403"):

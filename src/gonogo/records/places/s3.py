@@ -7,13 +7,14 @@ writers one succeeds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from gonogo.records.places.settings import Settings, read_settings
 if TYPE_CHECKING:
     from obstore.store import S3Config
 
+Answer = TypeVar("Answer")
 SCHEME = "s3://"
 GAP_BYTES = 2**20
 """Ranges nearer to each other than this are fetched by one request: it costs less than to ask again."""
@@ -93,28 +95,24 @@ class S3Place:
         """Whether there is such an object."""
         try:
             # Not by HEAD, whose answer says of a failure only that it is one.
-            with self._open() as store:
-                store.get(self.key)
+            self._ask(lambda store: store.get(self.key))
         except FileNotFoundError:
             return False
         return True
 
     def read_bytes(self) -> bytes:
         """The whole object."""
-        with self._open() as store:
-            return bytes(store.get(self.key).bytes())
+        return self._ask(lambda store: bytes(store.get(self.key).bytes()))
 
     def write(self, content: bytes | Path) -> None:
         """Write the object whole, in the place of what may be there; a file is sent piece by piece."""
-        with self._open() as store:
-            store.put(self.key, content)
+        self._ask(lambda store: store.put(self.key, content))
 
     def create(self, content: bytes) -> None:
         """Write the object whole, unless there is one: then FileExistsError."""
         for attempt in range(CONFLICTS):
             try:
-                with self._open() as store:
-                    store.put(self.key, content, mode="create", use_multipart=False)
+                self._ask(lambda store: store.put(self.key, content, mode="create", use_multipart=False))
                 return
             except FileExistsError:
                 # The answer to this very write may have been lost, and the write been tried again.
@@ -127,33 +125,29 @@ class S3Place:
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         """Delete the object; one that is not there is no failure to a store."""
-        with self._open() as store:
-            store.delete(self.key)
+        self._ask(lambda store: store.delete(self.key))
 
     def list_below(self) -> tuple[list[S3Place], list[S3Place]]:
         """(prefixes, objects) right below, in the order of their keys."""
-        with self._open() as store:
-            found = store.list_with_delimiter(self.key or None)
+        found = self._ask(lambda store: store.list_with_delimiter(self.key or None))
         prefixes = [S3Place(self.bucket, prefix.rstrip("/")) for prefix in found["common_prefixes"]]
         return sorted(prefixes), sorted(S3Place(self.bucket, entry["path"]) for entry in found["objects"])
 
     def fill(self, into: npt.NDArray[np.uint8], ranges: Sequence[tuple[int, int]]) -> None:
         """Ranges of the object, each where it lies in it; near ones by one request, all at the same time."""
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-        with self._open() as store:
-            found = store.get_ranges(self.key, starts=starts, ends=ends, coalesce=GAP_BYTES)
+        found = self._ask(lambda store: store.get_ranges(self.key, starts=starts, ends=ends, coalesce=GAP_BYTES))
         for (start, end), content in zip(ranges, found, strict=True):
             if len(content) != end - start:
                 raise ValueError("it ends too early")
             into[start:end] = np.frombuffer(content, np.uint8)
 
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
-        """Around one request: a client, and what it raises in words."""
+    def _ask(self, request: Callable[[Any], Answer]) -> Answer:
+        """What a client answers to one request, and what it raises in words."""
         settings = read_settings()
         store, exceptions = open_store(self.bucket, settings)
         try:
-            yield store
+            return _wait_for(partial(request, store))
         except exceptions.AlreadyExistsError:
             raise FileExistsError(17, "it exists already", str(self)) from None
         except FileNotFoundError as error:
@@ -164,6 +158,26 @@ class S3Place:
             if find_code(error) == "ConditionalRequestConflict":
                 raise _Conflict from None
             raise tell_failure(error, self, self.bucket, settings) from None
+
+
+def _wait_for(work: Callable[[], Answer]) -> Answer:
+    """What work returns or raises.
+
+    A client that waits for its store hears no Ctrl-C: the main thread, which does, leaves the waiting to another,
+    and the process ends without that one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    done: Future[Answer] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return done.result()
 
 
 class _Conflict(Exception):
@@ -188,6 +202,7 @@ def open_store(bucket: str, settings: Settings) -> tuple[Any, Any]:
         client_options={
             "allow_http": (settings.endpoint or "").startswith("http://"),
             "timeout": timedelta(minutes=5),
+            "read_timeout": timedelta(seconds=30),
             "connect_timeout": timedelta(seconds=5),
         },
         retry_config={

@@ -17,6 +17,8 @@ from gonogo.errors import InputError
 
 ATTEMPTS = 9
 """How often a request is tried, for some seconds in all."""
+NO_SOURCE = "no file and no variable"
+"""Where credentials are from that there are not."""
 FROM_ELSEWHERE = (
     "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"
 )  # fmt: skip
@@ -46,7 +48,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         keys = [environ.get(f"AWS_{what}") for what in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")]
     else:
         keys = [profile.get(f"aws_{what}") for what in ("access_key_id", "secret_access_key", "session_token")]
-        source = f"profile {name} in {file}" if keys[0] else "no file and no variable"
+        source = f"profile {name} in {file}" if keys[0] else NO_SOURCE
         if not keys[0] and "AWS_PROFILE" in environ:
             raise InputError(
                 f"profile {name} (AWS_PROFILE) has no aws_access_key_id in {file}. Choose another; of one that "
@@ -54,6 +56,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
             )
     if keys[0] and not keys[1]:
         raise InputError(f"credentials from {source} have no secret: set AWS_SECRET_ACCESS_KEY too")
+    if not keys[0] and environ.get("AWS_SECRET_ACCESS_KEY"):
+        raise InputError("credentials from the environment have no key: set AWS_ACCESS_KEY_ID, too")
     if not keys[0] and any(environ.get(variable) for variable in FROM_ELSEWHERE):
         source = "the machine's own role"
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or profile.get("endpoint_url")
