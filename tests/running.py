@@ -30,7 +30,7 @@ def wait_for_end(process: int) -> bool:
 
 
 def heed_signals() -> None:
-    """In a child before it begins: tests may be run by what ignores these, as nohup, or a shell in the background."""
+    """In a child before it begins: tests may be run by what ignores these, as nohup or a shell's background."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 

@@ -415,6 +415,14 @@ def test_commands(prefix: S3Place, tmp_path: Path) -> None:
     assert (again.returncode, again.stderr) == (
         2, f"gonogo: {runs[0]} already holds a run; go on with it by --resume, or choose another directory\n"
     )  # fmt: skip
+    whole = gonogo("run", "--resume", "--out", runs[0])
+    assert (whole.returncode, whole.stderr) == (0, "")
+    assert whole.stdout.endswith("; nothing was left to do\n")
+    for at, run in enumerate(runs):
+        assert gonogo("sketch", run, "-o", tmp_path / f"{at}.sketch").returncode == 0
+    both = gonogo("sketch", tmp_path / "[01].sketch", "-o", tmp_path / "both.sketch", "--json")
+    assert len(json.loads(both.stdout)["runs"]) == 2
+    assert "nothing matches" in gonogo("sketch", tmp_path / "x*.sketch", "-o", tmp_path / "y.sketch").stderr
     for words in (
         ["calibrate", prefix, "-o", tmp_path / "lock"],
         ["evaluate", *runs, "--json"],

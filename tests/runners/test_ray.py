@@ -231,7 +231,9 @@ def test_a_cluster_of_our_own_is_reached_from_here_alone_and_ends_by_ctrl_c(tmp_
     gate = Gate(tmp_path / "gate")
     gate.folder.mkdir()
     words = (*GATED, "--engine", "ray", "--workers", "2", "--out", tmp_path / "run")
-    with start(*words, environment={"GATE_FOLDER": str(gate.folder)}) as campaign:
+    home = tmp_path / "home"
+    home.mkdir()
+    with start(*words, environment={"GATE_FOLDER": str(gate.folder), "HOME": str(home)}) as campaign:
         gate.wait_for_kernel()
         wait_until(lambda: count_cases(tmp_path / "run") == 7)
         family = list_family(campaign.pid)
@@ -245,6 +247,7 @@ def test_a_cluster_of_our_own_is_reached_from_here_alone_and_ends_by_ctrl_c(tmp_
     assert leave_progress_out(said) == f"interrupted: what is done is kept. Go on: {again}\n"
     assert [process for process in family if not wait_for_end(process)] == []
     assert count_cases(tmp_path / "run") == 7
+    assert not (home / ".ray" / "auth_token").exists()  # which clusters to come would ask for
 
 
 LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")

@@ -12,7 +12,8 @@ from typing import Any
 from gonogo.campaign.plan import Plan
 from gonogo.errors import InputError
 from gonogo.records import RunDirectory, find_begun, lock_folder, read_description, read_done
-from gonogo.records.places import Place, parse_place
+from gonogo.records.description import RUN_FILE
+from gonogo.records.places import Place, S3Place, parse_place
 from gonogo.runners.device import keep_switches
 from gonogo.runners.engines import Crew, Engine, Order, open_engine
 from gonogo.runners.pool import Allowance
@@ -165,6 +166,9 @@ def _resume(plan: Plan, folder: Place, engine: Engine, order: Order) -> Steps:
         recorded = description.get("environment") or {}
         start = Progress(len(done), plan.count_rows(), {})
         engine.find_device(plan.device)
+        if start.rows == start.total and isinstance(folder, S3Place) and (folder / RUN_FILE).exists():
+            yield start  # it is closed, and nobody opens it again
+            return
         if start.rows == start.total:  # killed as it ended, maybe: no worker is needed to end it
             with _open_directory(plan, folder, description):
                 yield start

@@ -79,7 +79,7 @@ WITH_RESUME = (
     "--resume", is_flag=True, help="Complete the run in --out; its own plan is used, and --ops-path again."
 )
 @click.option(
-    "--quick", is_flag=True, help="Two cases per op and dtype: everything once, in about 20 s on two cores."
+    "--quick", is_flag=True, help="Two cases per op and dtype: everything once, in half a minute on two cores."
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default one per core.")
 @click.option(

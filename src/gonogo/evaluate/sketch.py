@@ -37,6 +37,7 @@ from gonogo.evaluate.strata import FOLDS, Strata, StrataTable
 from gonogo.evaluate.tally import Score
 from gonogo.records import StreamedRuns
 from gonogo.records.places import Place
+from gonogo.records.places.globs import expand_globs
 from gonogo.records.writing import write_atomically
 
 SUFFIX = ".sketch"
@@ -244,9 +245,10 @@ def list_words(table: pa.Table, name: str) -> list[str]:
 
 
 def split_sketches(paths: Sequence[Place]) -> tuple[list[Path], list[Place]]:
-    """Those that are files of sketches, by their names, and the others."""
-    sketches = [path for path in paths if isinstance(path, Path) and path.suffix == SUFFIX]
-    return sketches, [path for path in paths if path not in sketches]
+    """Those that are files of sketches, by their names, and the others; what a shell would expand is expanded."""
+    named = [path for path in paths if isinstance(path, Path) and path.suffix == SUFFIX]
+    sketches = [Path(str(match)) for path in named for match in expand_globs(path)]
+    return sketches, [path for path in paths if path not in named]
 
 
 def read_sketches(files: Sequence[Path]) -> list[Sketch]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -31,6 +32,8 @@ QUIET = {
 """Read when Ray is imported: it tells nobody of its use, and prints nothing where gonogo prints what was found."""
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """By this, whatever its name says, a cluster is reached from its own machine alone; also read on import."""
+TOKEN_MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+"""By which Ray knows who may use a cluster."""
 STORE_BYTES = 2**27
 """For objects of a cluster of our own: what goes to and fro is small."""
 KNOCK_S = 10.0
@@ -43,7 +46,7 @@ KINDS = ("gonogo_kind:", "accelerator_type:")
 def open_engine(address: str | None = None) -> RayEngine:
     """The cluster at an address or RAY_ADDRESS; where neither is given, one on this machine alone."""
     address = address or os.environ.get(ADDRESS)
-    for name, value in (QUIET | ({} if address else LOOPBACK)).items():
+    for name, value in (QUIET | ({} if address else LOOPBACK | _make_token())).items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -59,6 +62,11 @@ def open_engine(address: str | None = None) -> RayEngine:
     return _start_own() if address is None else _connect(address)
 
 
+def _make_token() -> dict[str, str]:
+    """For this process alone: Ray would leave one in the home folder, and want it of clusters to come."""
+    return {} if TOKEN_MODE in os.environ or TOKEN_PATH in os.environ else {TOKEN: secrets.token_hex(32)}
+
+
 def _connect(address: str) -> RayEngine:
     import ray
 
@@ -70,7 +78,7 @@ def _connect(address: str) -> RayEngine:
         why = " ".join(str(error).split())[:TOLD_LENGTH].rstrip(".")
         raise InputError(
             f"address {address}: no cluster of Ray {ray.__version__} is reached there: {why}. "
-            "Start one: ray start --head"
+            f"Start one: ray start --head. One that wants a token, as Ray may by itself: set {TOKEN_MODE}=token"
         ) from None
     return RayEngine(is_ours=True)
 
