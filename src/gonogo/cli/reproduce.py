@@ -87,8 +87,9 @@ def _run_plans(plans: list[Plan], out: Path) -> list[Path]:
 
     folders = []
     stamp = int(time.time())
-    for plan in plans:
+    for number, plan in enumerate(plans, 1):
         folder = out / "runs" / f"{stamp}-{plan.device}-{plan.seed}"
+        echo(f"run {number} of {len(plans)}: every kernel, into {folder}", aside=True)
         with Reporter() as reporter:
             run_campaign(plan, folder, report=partial(report_records, reporter))
         folders.append(folder)
