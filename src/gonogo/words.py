@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -11,8 +12,19 @@ from gonogo.errors import BackendMissing, InputError, UnknownOp, UnknownWord, su
 from gonogo.ops import DTYPES, Op, get_op, op_names
 
 # Contracts have a module of their own, which the instrument may import.
-__all__ = ["CONTRACTS", "find_contract", "find_dtypes", "find_op", "find_words", "name_contract", "need_torch"]
+__all__ = [
+    "ADDRESS",
+    "CONTRACTS",
+    "find_contract",
+    "find_dtypes",
+    "find_op",
+    "find_words",
+    "name_contract",
+    "need_torch",
+]
 
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""What s3://bucket begins with, and whatever else is no path; a single letter is a drive of Windows."""
 SEVERAL = (list, tuple, set, frozenset, dict)
 """What words may stand in; anything else is one of them."""
 

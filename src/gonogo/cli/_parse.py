@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,14 +12,10 @@ import click
 
 from gonogo.cli._output import echo
 from gonogo.errors import BackendMissing, InputError, suggest
-from gonogo.words import need_torch
+from gonogo.words import ADDRESS, need_torch
 
 if TYPE_CHECKING:
     from gonogo.records.places import Place
-
-
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-"""What s3://bucket begins with, and whatever else is no path."""
 
 
 class PlaceType(click.Path):

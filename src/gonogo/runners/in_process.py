@@ -175,7 +175,7 @@ class InProcess:
     def _can_let_go(self) -> bool:
         from gonogo.execution import kept
 
-        return kept.STORE.is_used and not self.in_vain
+        return kept.STORE.is_used and not self.in_vain and not self.lost
 
     def _try_job(self, job: Job, call: Call | None) -> list[Record]:
         """Its records, from a call that was made ahead, if one was, or from what is kept of the case."""

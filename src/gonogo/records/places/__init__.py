@@ -6,12 +6,12 @@ would not leave it. The store's client is loaded when something is read or writt
 
 from __future__ import annotations
 
-import re
 from os import PathLike
 from pathlib import Path
 
 from gonogo.errors import InputError
 from gonogo.records.places.s3 import SCHEME, S3Place
+from gonogo.words import ADDRESS
 
 Place = Path | S3Place
 
@@ -29,7 +29,7 @@ def parse_place(text: str | PathLike[str] | Place) -> Place:
     name = str(text)
     if name.lower().startswith(SCHEME):
         return S3Place.parse(name)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", name)
+    scheme = ADDRESS.match(name)
     if scheme is not None and not Path(name).exists():
         raise InputError(f"an address with {scheme[1]}: is not known. Give a path, or s3://bucket/prefix")
     return Path(name)
