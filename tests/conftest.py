@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # the exact oracle is shared by 
 
 os.environ.setdefault("GONOGO_TESTED_BY", "CI" if os.environ.get("CI") else "hand")  # CI is always set below
 os.environ["CI"] = "1"  # the seeds of gonogo check stay what they are
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX would take 3/4 of a GPU from all later tests
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     # A share of the cores for each worker, and for what it starts: threads that wait for one another on cores that
     # are taken make a test ten times as long. Read when torch is imported.

@@ -28,14 +28,15 @@ from gonogo.instrument.running_error import fused, terms  # noqa: E402
 from gonogo.instrument.triton_kernels import errors, look, lose, read, scan, select  # noqa: E402
 
 MODULES = (errors, look, lose, read, scan, select)
-KEEP_ALL, SAMPLE = 2**12, 2**13
-"""Elements of which all errors are kept, and those of a sample: fewer than elsewhere, as the interpreter is slow,
-and as no kernel is compiled otherwise for them."""
+KEEP_ALL, SAMPLE, ROWS = 2**12, 2**13, 2**1
+"""Elements of which all errors are kept, those of a sample, and rows of another: fewer than elsewhere, as the
+interpreter is slow."""
 OUTPUTS = (
     ("float16", "float16", 300), ("float16", "float16", 2**14), ("float32", "float32", 2**14),
-    ("float8_e4m3fn", "float64", 2**14 + 3),
+    ("float8_e4m3fn", "float64", 2**14 + 3), ("float32", "float32", 6000),
 )  # fmt: skip
-"""Formats of both sides, and elements; some counts are divisible by 16, which Triton makes use of."""
+"""Formats of both sides, and elements; some counts are divisible by 16, which Triton makes use of, and the last is
+too few for rows of a sample."""
 
 TYPES = {
     torch.uint8: "u8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.float64: "fp64",
@@ -82,6 +83,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     for module in (selection, select_triton):
         monkeypatch.setattr(module, "KEEP_ALL", KEEP_ALL)
     monkeypatch.setattr(select_triton, "SAMPLE", SAMPLE)
+    monkeypatch.setattr(select_triton, "FEW_ROWS", ROWS)
     monkeypatch.setattr(fused, "fits", lambda x: True)
     with np.errstate(all="ignore"):  # the interpreter computes with NumPy
         yield made

@@ -111,7 +111,8 @@ def test_triton_stats(name: str, same: bool, make: Callable, monkeypatch: pytest
         from gonogo.instrument import select_triton
 
         monkeypatch.setattr(select_triton, "SAMPLE", 2**13)
-        monkeypatch.setattr(select_triton, "SMALL_SAMPLE", 2**9)
+        monkeypatch.setattr(select_triton, "ROW", 2**9)
+        monkeypatch.setattr(select_triton, "FEW_ROWS", 2**4)
         monkeypatch.setattr(select_triton, "THINNING", 4)
         assert_paths_agree(
             _measure_aligned(aligned, path_numpy, 1e-3), _measure_aligned(on_device(aligned), path, 1e-3)

@@ -47,7 +47,9 @@ BLOCK = 1024
 VECTOR = 4
 """Consecutive elements a thread takes: 8 bytes of float16, 16 of float32."""
 WARPS = 8
-PROGRAMS_PER_SM = 6
+PROGRAMS_PER_SM = 12
+VALUES_BLOCK = 1024
+"""Kept values a program looks through."""
 READ_BLOCK = 512
 READ_WARPS = 4
 READ_PROGRAMS_PER_SM = 4
@@ -207,8 +209,8 @@ def enqueue_scan(
     bins = results.bins if kept.numel() else results.out
     if kept.numel():
         launch(
-            histogram_kernel, -(-kept.numel() // BLOCK), kept, kept.numel(), scalars, bins,
-            BINS=BINS, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False,
+            histogram_kernel, -(-kept.numel() // VALUES_BLOCK), kept, kept.numel(), scalars, bins,
+            BINS=BINS, BLOCK=VALUES_BLOCK, num_warps=WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     launch(
         total_scan_kernel, N_ROWS + 3 if kept.numel() else N_ROWS - 1,

@@ -48,14 +48,21 @@ from gonogo.instrument.triton_kernels.select import (
     place_kernel,
     sample_and_place_kernel,
     sample_kernel,
+    sample_rows_kernel,
 )
 
-SAMPLE = 2**19
-"""Sampled errors: brackets then hold about 0.8 % of all, 17 MiB at 2^28 elements."""
-SMALL_SAMPLE = 2**12
-"""Sampled errors where they are tied: one program sorts them."""
+ROW = 2**12
+"""Sampled errors that one program sorts: enough where errors are tied."""
+ROWS, FEW_ROWS = 2**8, 2**5
+"""Rows of them where errors are to be kept: brackets then hold 0.9 % of all, 18 MiB at 2^28 elements, or 2.2 %."""
+FEW_ARE_ENOUGH = 2**26
+"""Errors up to which brackets of few rows hold no more than may be kept."""
+MEDIAN_WORTH = 2 / math.pi
+"""Of a sample's rows, as the median over them has more variance than the quantile of them all."""
 SAMPLE_WARPS = 32
-"""Of the one program that sorts them."""
+"""Of a program that sorts a row."""
+SAMPLE = 2**19
+"""Sampled errors where the host places brackets: these then hold about 0.8 % of all."""
 THINNING = 16
 """Every so-manieth of the sorted sample goes to the host: brackets are some 2,000 sample ranks wide."""
 CAPACITY = 2**20
@@ -96,6 +103,8 @@ def _settle_ranks(
 ) -> dict[int, float] | None:
     """Errors at all ranks where the first pass has them all at hand; None where there is more to look for."""
     found: dict[int, float] = {}
+    open_ranks: list[int] = []
+    requests: list[tuple[DeviceValues, Sequence[int]]] = []
     for bracket, caught, group in zip(brackets, scan.caught, ranks, strict=True):
         if not caught.below_low <= group[0] <= group[-1] < caught.below_high:
             return None
@@ -106,9 +115,10 @@ def _settle_ranks(
         whole = len(caught.values) == caught.below_high - caught.below_low
         if not whole or not _is_ready(caught.values, inside):
             return None
-        below, values = caught.values.ready
-        found |= zip(group, select_on_host([(values, [rank - below for rank in inside])])[0], strict=True)
-    return found
+        open_ranks += group
+        requests.append((caught.values, inside))
+    errors = [error for of_bracket in select_kept(requests) for error in of_bracket]
+    return found | dict(zip(open_ranks, errors, strict=True))
 
 
 def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -> tuple[list[Bracket], Scan] | None:
@@ -122,9 +132,9 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     flat = aligned.flat()
     pair = Pair(flat[0], actual.format, flat[1], expected.format)
     tied = actual.format is expected.format and actual.format.bits <= 16
-    size = SMALL_SAMPLE if tied else SAMPLE
-    spots, expect = _place_ranks(tuple(ranks), count, size)
-    if count < size or (expect > 3 * CAPACITY and not tied):
+    rows = 1 if tied else ROWS if count > FEW_ARE_ENOUGH else FEW_ROWS
+    spots, expect = _place_ranks(tuple(ranks), count, ROW, rows)
+    if count < rows * ROW or (expect > 3 * CAPACITY and not tied):
         return None
     device = pair.actual.device
     results = make_results(pair, VALUES_AT + (0 if tied else 3 * READY), cleared=False)
@@ -135,7 +145,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
             launch(
                 sample_and_place_kernel, 1,
                 *flat, count, out, results.rows_at, *spots, given, SCALARS_AT,
-                KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=size,
+                KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=ROW,
                 num_warps=SAMPLE_WARPS, enable_fp_fusion=False,
             )  # fmt: skip
             scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)  # while the GPU is at it
@@ -143,7 +153,13 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
         else:
             scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
             kept = make_slots(expect, results.programs, device)
-            launch(place_kernel, 1, draw_sample(aligned, clear=(out, kept)), size, *spots, given, scalars)
+            words = torch.empty(ROW * rows, dtype=torch.int32, device=device)
+            launch(
+                sample_rows_kernel, rows, *flat, count, words, out, out.numel(), kept, kept.numel(),
+                KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], ROW=ROW, ROWS=rows,
+                num_warps=SAMPLE_WARPS, enable_fp_fusion=False,
+            )  # fmt: skip
+            launch(place_kernel, 3, words, *spots, given, scalars, ROW=ROW, ROWS=rows, num_warps=path_triton.WARPS)
         enqueue_scan(
             pair,
             scalars,
@@ -158,9 +174,9 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
         )
         if not tied:
             launch(
-                bin_values_kernel, -(-kept.numel() // path_triton.BLOCK), kept, kept.numel(), scalars,
+                bin_values_kernel, -(-kept.numel() // path_triton.VALUES_BLOCK), kept, kept.numel(), scalars,
                 out[PICKS_AT:], out[SEEN_AT:], out[EXTREMES_AT:], out[VALUES_AT:].view(torch.float64), READY,
-                BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
+                BINS=BINS, BLOCK=path_triton.VALUES_BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
             )  # fmt: skip
     launched = Launched(out[: results.rows_at].cpu().numpy(), results, kept, scalars, 1, count_high=tied)
     if launched.is_odd() or launched.has_overflowed():
@@ -169,10 +185,11 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
 
 
 @lru_cache(maxsize=64)
-def _place_ranks(ranks: tuple[Sequence[int], ...], count: int, size: int) -> tuple[list[int], int]:
-    """Between which ranks of a sample the wanted ones lie, and how many errors that means to keep."""
-    spots = [spot for group in ranks for spot in sample_ranks(group, count, size)]
-    return spots, int(1.25 * sum(count * (spots[i + 1] - spots[i] + 2) / size for i in (0, 2, 4)))
+def _place_ranks(ranks: tuple[Sequence[int], ...], count: int, row: int, rows: int) -> tuple[list[int], int]:
+    """Between which ranks of a row of the sample the wanted ones lie, and how many errors that means to keep."""
+    worth = rows * MEDIAN_WORTH if rows > 1 else 1
+    spots = [spot for group in ranks for spot in sample_ranks(group, count, row, worth)]
+    return spots, int(1.25 * sum(count * (spots[i + 1] - spots[i]) / row for i in (0, 2, 4)))
 
 
 def settle_unseen(launched: Launched, count: int, tied: bool) -> tuple[list[Bracket], Scan] | None:
@@ -205,26 +222,20 @@ def _take_ready(launched: Launched, words: Sequence[int], k: int) -> Ready | Non
     return words[PICKS_AT + 4 * k + 2], values
 
 
-def draw_sample(aligned: Aligned, *, clear: tuple[torch.Tensor, torch.Tensor] | None = None) -> torch.Tensor:
-    """Sorted errors at a stratified sample of positions, on the GPU.
-
-    Their high words where results and slots are to be cleared for a scan on the way, which spares launches.
-    """
+def draw_sample(aligned: Aligned) -> torch.Tensor:
+    """Sorted errors at a stratified sample of positions, on the GPU."""
     size = min(SAMPLE, aligned.count)
     actual, expected = (x.bits for x in aligned.operands[:2])
     if not aligned.contiguous:
         positions = torch.from_numpy(stratified_positions(aligned.count, size)).to(actual.device)
         index = torch.unravel_index(positions, actual.shape)
         actual, expected = actual[index], expected[index]
-    errors = torch.empty(size, dtype=torch.float64 if clear is None else torch.int32, device=actual.device)
-    out, kept = clear or (errors, errors)
+    errors = torch.empty(size, dtype=torch.float64, device=actual.device)
     with on_device(actual.device):
         launch(
             sample_kernel, -(-size // path_triton.BLOCK), actual, expected, actual.numel(), errors, size,
-            out, out.numel(), kept, kept.numel(),
             KIND_A=KIND[aligned.operands[0].format.name], KIND_E=KIND[aligned.operands[1].format.name],
-            FOR_SCAN=clear is not None, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS,
-            enable_fp_fusion=False,
+            BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     return errors.sort().values
 
@@ -247,11 +258,11 @@ def select_kept(requests: Sequence[tuple[Any, Sequence[int]]]) -> list[list[floa
     found = torch.empty((3, room), dtype=torch.float64, device=device)
     with on_device(device):
         launch(
-            bin_values_kernel, -(-slots.numel() // path_triton.BLOCK),
+            bin_values_kernel, -(-slots.numel() // path_triton.VALUES_BLOCK),
             slots, slots.numel(), requests[0][0].scalars, torch.from_numpy(picks).to(device),
             torch.zeros(3, dtype=torch.int64, device=device), torch.zeros(6, dtype=torch.int64, device=device),
             found, room,
-            BINS=BINS, BLOCK=path_triton.BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
+            BINS=BINS, BLOCK=path_triton.VALUES_BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     fetched = found.cpu().numpy()
     return select_on_host([

@@ -233,7 +233,7 @@ def _halfway(low: float, high: float) -> float:
     return float((words[:1] + (words[1:] - words[:1]) // 2).view(np.float64)[0])
 
 
-def sample_ranks(ranks: Sequence[int], population: int, size: int, weight: int = 1) -> tuple[int, int]:
+def sample_ranks(ranks: Sequence[int], population: int, size: int, weight: float = 1) -> tuple[int, int]:
     """Ranks of a sample between which the population's `ranks` lie, but for SPREAD deviations; may overshoot."""
     spots = []
     for rank, side in ((ranks[0], -1), (ranks[-1] + 1, 1)):

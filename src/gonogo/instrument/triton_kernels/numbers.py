@@ -27,8 +27,9 @@ def divide(numerator, denominator, BITS: tl.constexpr):
     With up to 24 bits both come from formats whose reciprocals stay in float64's range, so the checks and the slow
     path of the general division can go. The approximate reciprocal is good to 2^-18. A quotient that is no tie
     between two float64 values is 2^-(54 + BITS) or more of itself from one. The remainder is exact, and the last
-    step errs by the square of what the reciprocal y errs by: 2^-36 is enough for 11 bits, and 2^-50 for 24. Zero
-    over anything is 0; anything over zero is NaN, for the caller to replace.
+    step errs by the square of what the reciprocal y errs by: 2^-36 is enough for 11 bits, and 2^-50 for 24. There
+    zero over anything is 0, and so is anything finite over zero, whose reciprocal is taken for 0: to choose that
+    takes one word, to choose among quotients two.
     """
     if BITS == 0:
         return numerator / denominator
@@ -36,9 +37,16 @@ def divide(numerator, denominator, BITS: tl.constexpr):
         return tl.inline_asm_elementwise(
             """
             {
-            .reg .f64 y, e, q, r, minus;
-            rcp.approx.ftz.f64 y, $2;
-            neg.f64 minus, $2;
+            .reg .f64 size, y, e, q, r, minus;
+            .reg .b32 low, high;
+            .reg .pred infinite;
+            abs.f64 size, $2;
+            rcp.approx.ftz.f64 y, size;
+            mov.b64 {low, high}, y;
+            setp.eq.u32 infinite, high, 0x7FF00000;
+            selp.b32 high, 0, high, infinite;
+            mov.b64 y, {low, high};
+            neg.f64 minus, size;
             fma.rn.f64 e, minus, y, 0d3FF0000000000000;
             fma.rn.f64 y, y, e, y;
             mul.rn.f64 q, $1, y;
@@ -55,9 +63,16 @@ def divide(numerator, denominator, BITS: tl.constexpr):
     return tl.inline_asm_elementwise(
         """
         {
-        .reg .f64 y, e, q, r, minus;
-        rcp.approx.ftz.f64 y, $2;
-        neg.f64 minus, $2;
+        .reg .f64 size, y, e, q, r, minus;
+        .reg .b32 low, high;
+        .reg .pred infinite;
+        abs.f64 size, $2;
+        rcp.approx.ftz.f64 y, size;
+        mov.b64 {low, high}, y;
+        setp.eq.u32 infinite, high, 0x7FF00000;
+        selp.b32 high, 0, high, infinite;
+        mov.b64 y, {low, high};
+        neg.f64 minus, size;
         fma.rn.f64 e, minus, y, 0d3FF0000000000000;
         fma.rn.f64 e, e, e, e;
         fma.rn.f64 y, y, e, y;

@@ -26,46 +26,51 @@ def sampled_error(a_ptr, e_ptr, count, size, stratum, KIND_A: tl.constexpr, KIND
 
 @triton.jit
 def sample_kernel(
+    a_ptr, e_ptr, count, errors_ptr, size, KIND_A: tl.constexpr, KIND_E: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Absolute errors at a stratified sample of places."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    error = sampled_error(a_ptr, e_ptr, count, size, at, KIND_A, KIND_E)
+    tl.store(errors_ptr + at, error, mask=at < size)
+
+
+@triton.jit
+def sample_rows_kernel(
     a_ptr,
     e_ptr,
     count,
-    errors_ptr,
-    size,
+    words_ptr,  # int32 [ROW, ROWS]
     out_ptr,
     words,
     values_ptr,
     slots,
     KIND_A: tl.constexpr,
     KIND_E: tl.constexpr,
-    FOR_SCAN: tl.constexpr,  # whether only the errors' high words are wanted, and what the scan needs is cleared
-    BLOCK: tl.constexpr,
+    ROW: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
-    """Absolute errors at a stratified sample of places; FOR_SCAN, also `out` all set to 0, and slots to +inf."""
+    """High words of the errors at a stratified sample of places, a row of it sorted by each program.
+
+    On the way `out` is all set to 0, and slots to +inf, for the scan to come. Strata next to each other are of
+    different rows, and those of a row wander: else a row could be of the same columns of a matrix all the way down.
+    """
     pid = tl.program_id(0)
-    at = pid * BLOCK + tl.arange(0, BLOCK)
-    error = sampled_error(a_ptr, e_ptr, count, size, at, KIND_A, KIND_E)
-    tl.store(errors_ptr + at, high_word(error) if FOR_SCAN else error, mask=at < size)
-    if FOR_SCAN:
-        step = tl.num_programs(0) * BLOCK
-        for start in range(pid * BLOCK, words, step):
-            place = start + tl.arange(0, BLOCK)
-            tl.store(out_ptr + place, tl.zeros([BLOCK], tl.int64), mask=place < words)
-        for start in range(pid * BLOCK, slots, step):
-            place = start + tl.arange(0, BLOCK)
-            tl.store(values_ptr + place, tl.full([BLOCK], INF, tl.float64), mask=place < slots)
+    at = tl.arange(0, ROW)
+    stratum = at * ROWS + ((pid + at * 173) & (ROWS - 1))
+    error = sampled_error(a_ptr, e_ptr, count, ROW * ROWS, stratum, KIND_A, KIND_E)
+    tl.store(words_ptr + at * ROWS + pid, tl.sort(high_word(error)))
+    for start in range(pid * ROW, words, ROWS * ROW):
+        tl.store(out_ptr + start + at, tl.zeros([ROW], tl.int64), mask=start + at < words)
+    for start in range(pid * ROW, slots, ROWS * ROW):
+        tl.store(values_ptr + start + at, tl.full([ROW], INF, tl.float64), mask=start + at < slots)
 
 
 @triton.jit
-def place_one(words_ptr, size, first, last, ends_ptr, keep_ptr):
-    """A bracket around ranks first … last of sorted high words: selection._tighten, on the GPU.
+def put_bracket(first, last, size, bottom, above_bottom, middle, below_top, top, ends_ptr, keep_ptr):
+    """A bracket around ranks first … last of sorted high words, given those there: selection._tighten, on the GPU.
 
     A tie is taken for a single value with an empty low word; if it is none, the count will tell.
     """
-    bottom = tl.load(words_ptr + tl.maximum(first, 0))
-    top = tl.load(words_ptr + tl.minimum(last, size - 1))
-    above_bottom = tl.load(words_ptr + tl.maximum(tl.minimum(first + 1, size - 1), 0))
-    below_top = tl.load(words_ptr + tl.maximum(tl.minimum(last - 1, size - 1), 0))
-    middle = tl.load(words_ptr + tl.maximum(tl.minimum((first + last) // 2, size - 1), 0))
     low = tl.where(first >= 0, bottom + (above_bottom == bottom).to(tl.int32), 0)
     high = tl.where(last < size, top + (below_top != top).to(tl.int32), 0x7FF00000)
     tie = (middle < low) | (middle >= high)
@@ -76,13 +81,18 @@ def place_one(words_ptr, size, first, last, ends_ptr, keep_ptr):
 
 
 @triton.jit
-def place_all(words_ptr, size, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr):
-    """Atol and largest as given, and three brackets, written where scan_kernel reads them."""
-    tl.store(scalars_ptr, tl.load(given_ptr))
-    tl.store(scalars_ptr + 1, tl.load(given_ptr + 1))
-    place_one(words_ptr, size, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
-    place_one(words_ptr, size, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
-    place_one(words_ptr, size, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
+def load_word(words_ptr, rank, size):
+    """The sorted word at a rank, or the one nearest to it."""
+    return tl.load(words_ptr + tl.maximum(tl.minimum(rank, size - 1), 0))
+
+
+@triton.jit
+def place_one(words_ptr, size, first, last, ends_ptr, keep_ptr):
+    """A bracket from one row of sorted words."""
+    bottom, above_bottom = load_word(words_ptr, first, size), load_word(words_ptr, first + 1, size)
+    below_top, top = load_word(words_ptr, last - 1, size), load_word(words_ptr, last, size)
+    middle = load_word(words_ptr, (first + last) // 2, size)
+    put_bracket(first, last, size, bottom, above_bottom, middle, below_top, top, ends_ptr, keep_ptr)
 
 
 @triton.jit(do_not_specialize=["first0", "last0", "first1", "last1", "first2", "last2"])
@@ -104,20 +114,62 @@ def sample_and_place_kernel(
     KIND_E: tl.constexpr,
     SIZE: tl.constexpr,
 ):
-    """sample_kernel, a sort and place_kernel in one program, for a small sample, in memory the scan will take."""
+    """A small sample, sorted, and brackets from it, all in one program, in memory the scan will take.
+
+    Atol and largest, as given, and the brackets are written where scan_kernel reads them.
+    """
     words_ptr = (out_ptr + rows_at).to(tl.pointer_type(tl.int32))
     scalars_ptr = (out_ptr + scalars_at).to(tl.pointer_type(tl.float64))
     at = tl.arange(0, SIZE)
     error = sampled_error(a_ptr, e_ptr, count, SIZE, at, KIND_A, KIND_E)
     tl.store(words_ptr + at, tl.sort(high_word(error)))
     tl.debug_barrier()
-    place_all(words_ptr, SIZE, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr)
+    tl.store(scalars_ptr, tl.load(given_ptr))
+    tl.store(scalars_ptr + 1, tl.load(given_ptr + 1))
+    place_one(words_ptr, SIZE, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
+    place_one(words_ptr, SIZE, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
+    place_one(words_ptr, SIZE, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
 
 
-@triton.jit(do_not_specialize=["size", "first0", "last0", "first1", "last1", "first2", "last2"])
-def place_kernel(words_ptr, size, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr):
-    """place_all by itself: no wait for the host between sampling and scanning."""
-    place_all(words_ptr, size, first0, last0, first1, last1, first2, last2, given_ptr, scalars_ptr)
+@triton.jit(do_not_specialize=["first0", "last0", "first1", "last1", "first2", "last2"])
+def place_kernel(
+    words_ptr,
+    first0,
+    last0,
+    first1,
+    last1,
+    first2,
+    last2,
+    given_ptr,
+    scalars_ptr,
+    ROW: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """What sample_and_place_kernel writes, from many rows of a sample, a bracket by each of three programs.
+
+    What is at a rank is the median over the rows of what each of them has there: no wait for a sort of them all.
+    """
+    k = tl.program_id(0)
+    first = tl.where(k == 0, first0, tl.where(k == 1, first1, first2))
+    last = tl.where(k == 0, last0, tl.where(k == 1, last1, last2))
+    which, row = tl.arange(0, 8), tl.arange(0, ROWS)
+    ranks = tl.where(which == 0, first, tl.where(which == 1, first + 1, (first + last) // 2))
+    ranks = tl.where(which == 3, last - 1, tl.where(which == 4, last, ranks))
+    ranks = tl.maximum(tl.minimum(ranks, ROW - 1), 0)
+    words = tl.sort(tl.load(words_ptr + ranks[:, None] * ROWS + row[None, :]), dim=1)
+    medians = tl.sum(tl.where(row[None, :] == ROWS // 2, words, 0), axis=1)
+    bottom, above_bottom = pick(medians, which, 0), pick(medians, which, 1)
+    middle, below_top, top = pick(medians, which, 2), pick(medians, which, 3), pick(medians, which, 4)
+    ends_ptr, keep_ptr = scalars_ptr + 2 + 2 * k, scalars_ptr + 8 + k
+    put_bracket(first, last, ROW, bottom, above_bottom, middle, below_top, top, ends_ptr, keep_ptr)
+    if k < 2:
+        tl.store(scalars_ptr + k, tl.load(given_ptr + k))
+
+
+@triton.jit
+def pick(values, which, number: tl.constexpr):
+    """One of a few numbers."""
+    return tl.sum(tl.where(which == number, values, 0), axis=0)
 
 
 @triton.jit
