@@ -39,7 +39,7 @@ def sample_rows_kernel(
     a_ptr,
     e_ptr,
     count,
-    words_ptr,  # int32 [ROW, ROWS]
+    words_ptr,  # int32 [ROWS, ROW]
     out_ptr,
     words,
     values_ptr,
@@ -58,7 +58,7 @@ def sample_rows_kernel(
     at = tl.arange(0, ROW)
     stratum = at * ROWS + ((pid + at * 173) & (ROWS - 1))
     error = sampled_error(a_ptr, e_ptr, count, ROW * ROWS, stratum, KIND_A, KIND_E)
-    tl.store(words_ptr + at * ROWS + pid, tl.sort(high_word(error)))
+    tl.store(words_ptr + pid * ROW + at, tl.sort(high_word(error)))
     for start in range(pid * ROW, words, ROWS * ROW):
         tl.store(out_ptr + start + at, tl.zeros([ROW], tl.int64), mask=start + at < words)
     for start in range(pid * ROW, slots, ROWS * ROW):
@@ -156,7 +156,7 @@ def place_kernel(
     ranks = tl.where(which == 0, first, tl.where(which == 1, first + 1, (first + last) // 2))
     ranks = tl.where(which == 3, last - 1, tl.where(which == 4, last, ranks))
     ranks = tl.maximum(tl.minimum(ranks, ROW - 1), 0)
-    words = tl.sort(tl.load(words_ptr + ranks[:, None] * ROWS + row[None, :]), dim=1)
+    words = tl.sort(tl.load(words_ptr + row[None, :] * ROW + ranks[:, None]), dim=1)
     medians = tl.sum(tl.where(row[None, :] == ROWS // 2, words, 0), axis=1)
     bottom, above_bottom = pick(medians, which, 0), pick(medians, which, 1)
     middle, below_top, top = pick(medians, which, 2), pick(medians, which, 3), pick(medians, which, 4)
