@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.cases._case import DRAWN, DTYPE_CODES, EVERYWHERE, LAYOUTS, Case, parse_case
 from gonogo.cases.call import copy_guarded, draw_arguments, follows_dtype, make_call, take_arguments
-from gonogo.cases.inputs import GUARD_BITS, find_guard, make_inputs
+from gonogo.cases.inputs import GUARD_BITS, find_guard, is_far, lay_far, make_inputs
 from gonogo.cases.plan import (
     CASES_PER_SEED,
     DESIGN,
@@ -57,7 +57,9 @@ __all__ = [
     "find_guard",
     "find_usable",
     "follows_dtype",
+    "is_far",
     "is_out_of_memory",
+    "lay_far",
     "list_unfit",
     "list_unrun",
     "make_call",

@@ -64,7 +64,7 @@ def _make_input(case: Case, op: Op, position: int, device: str) -> Any:
     else:
         dtype, bits = case.dtype, draw_values(case.distribution, stream, shape, fmt)
     if layout == "far" and len(shape) > 1:
-        return _lay_far(bits.reshape(shape), dtype, device)
+        return lay_far(_as_tensor(bits, dtype, device).reshape(shape))
     storage, strides, offset = lay_out(layout, shape, bits)
     guard = np.full(GUARD, GUARD_BITS[bits.itemsize], f"u{bits.itemsize}").view(bits.dtype)
     return _as_tensor(np.concatenate([storage, guard]), dtype, device).as_strided(shape, strides, offset)
@@ -200,18 +200,20 @@ def far_stride(rows: int) -> int:
     return FAR_OFFSET >> max((rows - 1).bit_length() - 1, 1)
 
 
-def _lay_far(array: npt.NDArray[Any], dtype: str, device: str) -> torch.Tensor:
-    """Entries of the longest axis but the last far apart; those of the others follow one another."""
+def lay_far(values: torch.Tensor) -> torch.Tensor:
+    """The same values: entries of the longest axis but the last far apart, those of the others side by side."""
     import torch
 
-    far = _find_far_axis(array.shape)
-    stride, near = far_stride(array.shape[far]), (*array.shape[:far], *array.shape[far + 1 :])
-    end = count_stored("far", array.shape) + GUARD
-    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}[array.itemsize]
-    stored = torch.full((end,), GUARD_BITS[array.itemsize], dtype=integers, device=device).view(
-        getattr(torch, dtype)
-    )
-    strides = [near_stride // array.itemsize for near_stride in np.empty(near, array.dtype).strides]
-    laid = stored.as_strided(array.shape, (*strides[:far], stride, *strides[far:]), FAR_OFFSET)
-    laid.copy_(_as_tensor(np.ascontiguousarray(array).reshape(-1), dtype, device).reshape(array.shape))
-    return laid
+    shape, width = tuple(values.shape), values.dtype.itemsize
+    far = _find_far_axis(shape)
+    near = np.empty((*shape[:far], *shape[far + 1 :]), np.int8).strides
+    end = count_stored("far", shape) + GUARD
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}[width]
+    stored = torch.full((end,), GUARD_BITS[width], dtype=integers, device=values.device).view(values.dtype)
+    laid = stored.as_strided(shape, (*near[:far], far_stride(shape[far]), *near[far:]), FAR_OFFSET)
+    return laid.copy_(values)
+
+
+def is_far(tensor: torch.Tensor) -> bool:
+    """Whether an input is one that `lay_far` has laid: no other begins so far behind its memory's first element."""
+    return tensor.storage_offset() == FAR_OFFSET

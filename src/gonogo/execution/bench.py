@@ -62,7 +62,7 @@ class Bench:
     guards: list[tuple[torch.Tensor, int]] = field(default_factory=list)
     """Memory around what the last kernel run here had allocated, and what it holds unless it was written."""
     kept: Kept | None = None
-    """What the call is a copy of."""
+    """What the call is a copy of, or what was kept of it."""
 
     @property
     def op(self) -> Op:
@@ -107,8 +107,8 @@ class Bench:
 
     def restore_inputs(self) -> None:
         """Make them anew, after a kernel that may have written to them."""
-        copied = None if self.kept is None else self.kept.copy_laid()
-        self.call = copied or make_call(self.job.case, self.job.device, self.op)
+        kept, job = self.kept, self.job
+        self.call = make_call(job.case, job.device, self.op) if kept is None else kept.copy_laid()
 
     @property
     def reduced_length(self) -> int:
@@ -130,8 +130,8 @@ def prepare(
 
     All of that is done before any kernel is announced: what a reference takes is not to be counted as a kernel's.
     """
-    if kept is not None:
-        call = kept.copy_laid() or call
+    if kept is not None and (call is None or not kept.far):
+        call = kept.copy_laid()
     call = call or make_call(job.case, job.device, job.op)
     pristine, by_contract = (copy_call(call), {}) if kept is None else (kept.pristine, kept.by_contract)
     bench = Bench(job, call, pristine, announce, keep_error, by_contract, guests=guests, kept=kept)

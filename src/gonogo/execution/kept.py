@@ -15,13 +15,13 @@ from functools import cache
 
 import torch
 
-from gonogo.cases import Call, Case
+from gonogo.cases import Call, Case, is_far, lay_far
 from gonogo.cases.room import find_available_bytes
-from gonogo.execution.bench import copy_call
 from gonogo.execution.reference import Reference
 from gonogo.ops import InFolder, Op
 from gonogo.schema import Contract
 
+CONTIGUOUS = torch.contiguous_format
 SHARE = 1 / 16
 """Of a GPU's memory, and of what the host has available: some thousand cases on either, and little to miss."""
 
@@ -30,42 +30,48 @@ SHARE = 1 / 16
 class Kept:
     """A case set up, apart from its kernels."""
 
-    laid: Call | None
-    """The arguments, with gaps and guards; None where these take gigabytes, and are drawn again."""
+    laid: Call
+    """The arguments, with gaps and guards; of those whose rows are far apart, which takes gigabytes, the values."""
     pristine: Call
     """The same, contiguous, in memory that no kernel gets."""
+    far: frozenset[str] = frozenset()
+    """Paths of arguments whose rows are to be far apart."""
     by_contract: dict[Contract, tuple[Reference, ...]] = field(default_factory=dict)
     """What outputs are held against: of a contract that a later kernel asks for, once that has come."""
+    _counted: tuple[int, dict[str, int]] = (0, {})
+    """How many tensors there were when their bytes were last counted, and these: none is ever replaced."""
 
-    def copy_laid(self) -> Call | None:
-        """The arguments in fresh memory, with the same bits in it and around it, unless they are drawn again."""
-        return None if self.laid is None else self.laid.map(lambda path, x: _copy_whole(x))
+    def copy_laid(self) -> Call:
+        """The arguments in fresh memory, with the same bits in it and around it."""
+        return self.laid.map(lambda path, x: lay_far(x) if path in self.far else _copy_whole(x))
 
     def count_bytes(self) -> dict[str, int]:
         """Of a GPU's memory and of the host's, by kind of device."""
-        sizes: dict[str, int] = {}
-        seen: set[int] = set()
-        for tensor in self._list_tensors():
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in seen:
-                seen.add(storage.data_ptr())
-                sizes[tensor.device.type] = sizes.get(tensor.device.type, 0) + storage.nbytes()
-        return sizes
+        tensors = list(self._list_tensors())
+        if self._counted[0] != len(tensors):
+            sizes: dict[str, int] = {}
+            storages = [(x.device.type, x.untyped_storage()) for x in tensors]
+            for (_, where), size in {(s.data_ptr(), where): s.nbytes() for where, s in storages}.items():
+                sizes[where] = sizes.get(where, 0) + size
+            self._counted = len(tensors), sizes
+        return self._counted[1]
 
     def _list_tensors(self) -> Iterator[torch.Tensor]:
-        yield from (x for call in (self.laid, self.pristine) if call is not None for _, x in call.tensors)
+        yield from (x for call in (self.laid, self.pristine) for _, x in call.tensors)
         for references in list(self.by_contract.values()):  # a copy: another thread may add to it
             for reference in references:  # with what has been computed of it since, as its scale of long chains
                 yield from (value for value in list(vars(reference).values()) if isinstance(value, torch.Tensor))
 
 
-def start_keeping(op: Op, case: Case, call: Call) -> Kept | None:
+def start_keeping(op: Op, call: Call) -> Kept | None:
     """A case whose arguments have been drawn, if it is one to be kept."""
     if not isinstance(op.reference, InFolder) or op.draw is not None:
         return None
-    if "far" in case.layout:
-        return Kept(None, copy_call(call))
-    return Kept(call, call.map(lambda path, x: x.contiguous()))
+    far = frozenset(path for path, x in call.tensors if is_far(x))
+    laid = call
+    if far:  # too much to be copied for the first kernel, which gets the call itself
+        laid = call.map(lambda path, x: x.clone(memory_format=CONTIGUOUS) if path in far else _copy_whole(x))
+    return Kept(laid, laid.map(lambda path, x: x.contiguous()), far)
 
 
 Key = tuple[Case, str]
@@ -123,8 +129,10 @@ class Store:
         size, key = kept.count_bytes(), (case, _locate(device))
         with self._lock:
             own = self._take_shelf(op)
-            own.drop(key)
-            if all(self._make_room(own.held[where] + more, where) for where, more in size.items()):
+            is_known = own.cases.get(key) is kept and own.sizes[key] == size
+            if not is_known:
+                own.drop(key)
+            if not is_known and all(self._make_room(own.held[where] + more, where) for where, more in size.items()):
                 own.put(key, kept, size)
             if own.cases:
                 self._shelves[id(op)] = own

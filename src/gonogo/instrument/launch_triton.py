@@ -26,7 +26,14 @@ def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
         return
     device = args[0].get_device()
     # By its id, for a kernel of Triton's takes a lock to tell its hash; it is kept, so that no other gets the id.
-    key = (id(kernel), device, *[_trait(arg) for arg in args], *options.values())
+    # Arguments by what Triton tells two of them apart by, a few bits for an integer: without a call for each.
+    traits = [
+        (arg == 1) | (arg & 15 == 0) << 1 | (arg >> 31 == 0) << 2
+        if type(arg) is int
+        else (arg.dtype, arg.data_ptr() & 15)
+        for arg in args
+    ]
+    key = (id(kernel), device, *traits, *options.values())
     known = _compiled.get(key)
     if known is None:
         compiled = kernel[(programs,)](*args, **options)
@@ -35,13 +42,6 @@ def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
         return
     run, function, metadata, constants, _ = known
     run(programs, 1, 1, _get_stream(device), function, metadata, None, None, None, *args, *constants)
-
-
-def _trait(arg: Any) -> Any:
-    """What Triton tells two arguments apart by: a few bits for an integer."""
-    if type(arg) is int:
-        return (arg == 1) | (arg & 15 == 0) << 1 | (arg >> 31 == 0) << 2
-    return arg.dtype, arg.data_ptr() & 15
 
 
 def on_device(device: torch.device) -> AbstractContextManager[Any]:

@@ -63,6 +63,11 @@ class Pair:
     expected: Any
     expected_format: Format
 
+    @property
+    def is_short(self) -> bool:
+        """Whether both are of one format of up to 16 bits, so that errors are full of ties."""
+        return self.actual_format is self.expected_format and self.actual_format.bits <= 16
+
 
 def sum_exactly(terms: Sequence[float | Fraction]) -> float | Fraction:
     """Sum without rounding in between; a Fraction only where a float64 would overflow."""

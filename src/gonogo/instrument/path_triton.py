@@ -48,6 +48,8 @@ VECTOR = 4
 """Consecutive elements a thread takes: 8 bytes of float16, 16 of float32."""
 WARPS = 8
 PROGRAMS_PER_SM = 12
+SHORT = 2
+"""So much smaller and more are the programs that walk two arrays of one short format: they need more registers."""
 VALUES_BLOCK = 1024
 """Kept values a program looks through."""
 READ_BLOCK = 512
@@ -55,7 +57,7 @@ READ_WARPS = 4
 READ_PROGRAMS_PER_SM = 4
 MANY_PROGRAMS = 128
 """Of one unit, where many units are read side by side."""
-# Blocks, warps and programs: the fastest of seven and of 24 settings on an NVIDIA H200.
+# Blocks, warps and programs: the fastest of eight and of 24 settings on an NVIDIA H200.
 BINS = 4096
 
 
@@ -164,6 +166,8 @@ def _launch_scan(
 class Results:
     """One buffer for all a pass finds. Kernels get it whole: a slice costs the host half a launch."""
 
+    block: int
+    """Elements that a program takes at a time."""
     programs: int
     out: torch.Tensor
     rows_at: int
@@ -177,10 +181,12 @@ class Results:
 
 def make_results(pair: Pair, fetched: int, *, cleared: bool) -> Results:
     """Room for a pass over `pair`, of which `fetched` words go to the host; brackets that keep need it cleared."""
-    programs = count_programs(pair.actual, BLOCK, PROGRAMS_PER_SM)
+    part = SHORT if pair.is_short else 1
+    block = BLOCK // part
+    programs = count_programs(pair.actual, block, PROGRAMS_PER_SM * part)
     size = fetched + N_ROWS * programs + 3 * BINS // 2
     make = torch.zeros if cleared else torch.empty
-    return Results(programs, make(size, dtype=torch.int64, device=pair.actual.device), fetched)
+    return Results(block, programs, make(size, dtype=torch.int64, device=pair.actual.device), fetched)
 
 
 def enqueue_scan(
@@ -203,8 +209,9 @@ def enqueue_scan(
         KIND_A=KIND[fmt.name], KIND_E=KIND[pair.expected_format.name], WIDTH=fmt.bits,
         PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, OVERFLOW=fmt.overflow_key,
         HAS_INFINITY=fmt.has_infinity, CAREFUL=careful, COARSE=coarse, COUNT_HIGH=count_high,
-        KEEP=kept.numel() > 0, HAS_ATOL=has_atol, BLOCK=BLOCK, VECTOR=VECTOR,
-        INTERPRETED=pair.actual.device.type != "cuda", num_warps=WARPS, enable_fp_fusion=False,
+        KEEP=kept.numel() > 0, HAS_ATOL=has_atol, BLOCK=results.block, VECTOR=VECTOR,
+        INTERPRETED=pair.actual.device.type != "cuda", num_warps=WARPS * results.block // BLOCK,
+        enable_fp_fusion=False,
     )  # fmt: skip
     bins = results.bins if kept.numel() else results.out
     if kept.numel():
@@ -214,7 +221,8 @@ def enqueue_scan(
         )  # fmt: skip
     launch(
         total_scan_kernel, N_ROWS + 3 if kept.numel() else N_ROWS - 1,
-        results.out, results.rows_at, programs, -count % BLOCK, scalars, scalars if ranks is None else ranks, bins,
+        results.out, results.rows_at, programs, -count % results.block, scalars,
+        scalars if ranks is None else ranks, bins,
         KEEP=kept.numel() > 0, PICK=ranks is not None, PICKS_AT=PICKS_AT, ROWS=N_ROWS, BINS=BINS,
         PROGRAMS=1 << (programs - 1).bit_length(), num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip
@@ -251,7 +259,7 @@ class Launched:
         self, count: int, brackets: Sequence[Bracket], ready: Sequence[Ready | None] = (None, None, None)
     ) -> Scan:
         """The totals, without the padding, which reads as 0 against 0."""
-        whole, padding = self.fetched[:N_ROWS].tolist(), -count % BLOCK
+        whole, padding = self.fetched[:N_ROWS].tolist(), -count % self.results.block
         floats = self.fetched[:N_ROWS].view(np.float64).tolist()
         max_ulp, sum_ulp = saturate(whole[6] % 2**64, floats[7], saturated=bool(whole[8]))
         return Scan(

@@ -68,7 +68,7 @@ THINNING = 16
 CAPACITY = 2**20
 """Errors a bracket may keep, 8 MiB; the three of the first pass may share three times that."""
 # Where the first pass puts what it finds, in int64 words behind totals and picked bins: the ends of brackets, three
-# numbers of values seen in the bins, three pairs of extremes, and the values.
+# numbers of values seen in the bins, three pairs of extremes of values that found no room, and the values.
 SCALARS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = HEAD, HEAD + 11, HEAD + 14, HEAD + 20
 READY = 1024
 """Values of wanted bins fetched per bracket along with everything else; a bin holds some 200."""
@@ -131,7 +131,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     count, (actual, expected) = aligned.count, aligned.operands[:2]
     flat = aligned.flat()
     pair = Pair(flat[0], actual.format, flat[1], expected.format)
-    tied = actual.format is expected.format and actual.format.bits <= 16
+    tied = pair.is_short
     rows = 1 if tied else ROWS if count > FEW_ARE_ENOUGH else FEW_ROWS
     spots, expect = _place_ranks(tuple(ranks), count, ROW, rows)
     if count < rows * ROW or (expect > 3 * CAPACITY and not tied):
@@ -212,14 +212,14 @@ def settle_unseen(launched: Launched, count: int, tied: bool) -> tuple[list[Brac
 
 def _take_ready(launched: Launched, words: Sequence[int], k: int) -> Ready | None:
     """What came along of the values around bracket k's ranks, if all of them did."""
-    seen = words[SEEN_AT + k]
+    seen, below = words[SEEN_AT + k], words[PICKS_AT + 4 * k + 2]
+    fetched = launched.fetched[VALUES_AT + k * READY :][: min(seen, READY)]
+    if seen <= READY:
+        return below, fetched.view(np.float64)
     least, largest = NO_INDEX - words[EXTREMES_AT + 2 * k + 1], words[EXTREMES_AT + 2 * k]
-    if seen > READY and least != largest:
+    if not least == largest == fetched.min() == fetched.max():
         return None
-    values = launched.fetched[VALUES_AT + k * READY :][: min(seen, READY)].view(np.float64)
-    if seen > READY:  # all of them tied
-        values = np.broadcast_to(values[0], seen)
-    return words[PICKS_AT + 4 * k + 2], values
+    return below, np.broadcast_to(fetched.view(np.float64)[0], seen)  # all of them tied
 
 
 def draw_sample(aligned: Aligned) -> torch.Tensor:

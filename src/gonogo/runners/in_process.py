@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -37,20 +39,46 @@ LOST = (
 
 Made = TypeVar("Made")
 
+TURN_S = 1e-4
+"""Seconds for which a thread that draws may keep the interpreter to itself; Python's own 5 ms are those of a case.
+
+Whoever calls torch lets go of the interpreter at every call, and then waits so long for it."""
+_busy = threading.Lock()
+_turns: list[float] = []
+"""What was set before, once for each that has asked for quick turns."""
+
+
+@contextmanager
+def quick_turns() -> Iterator[None]:
+    """Inside, threads take turns quickly; behind the last of several that are inside at once, as before."""
+    with _busy:
+        _turns.append(sys.getswitchinterval() if not _turns else _turns[0])
+        sys.setswitchinterval(min(TURN_S, _turns[0]))
+    try:
+        yield
+    finally:
+        with _busy:
+            before = _turns.pop()
+            if not _turns:
+                sys.setswitchinterval(before)
+
 
 def make_ahead(
     make: Callable[[Case], Made], cases: Sequence[Case], start: Callable[[], None] = lambda: None
 ) -> Iterator[Made]:
     """What `make` makes of each case, in order, by threads that are some cases ahead; each begins with `start`."""
+    if not cases:
+        return
     maker = ThreadPoolExecutor(MAKERS, initializer=start)
     coming: deque[Future[Made]] = deque()
     try:
-        for case in cases:
-            coming.append(maker.submit(make, case))
-            if len(coming) == AHEAD:
+        with quick_turns():
+            for case in cases:
+                coming.append(maker.submit(make, case))
+                if len(coming) == AHEAD:
+                    yield coming.popleft().result()
+            while coming:
                 yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
     finally:
         maker.shutdown(cancel_futures=True)  # nobody waits for the rest
 
@@ -183,9 +211,9 @@ class InProcess:
         from gonogo.execution.execute import run_job
 
         known = kept.STORE.find(self.op, job.case, self.device)
-        if known is None or known.laid is None:  # of gigabytes only the rest is kept
+        if known is None:
             call = call or make_call(job.case, self.device, self.op)
-            known = known or kept.start_keeping(self.op, job.case, call)
+            known = kept.start_keeping(self.op, call)
         with _one_thread() if self.device == "cuda" else nullcontext():
             records = list(run_job(
                 job, lambda kernel: None, call=call, kept=known, keep_error=self._keep_error, guests=self.guests

@@ -436,30 +436,49 @@ static inline int64_t binade(const format *f, double magnitude) {
 }
 
 /* Unit in the last place at r. float64's own may be subnormal, which the shift cannot make. */
-static inline double ulp_at(const format *f, double r) {
+static inline double ulp_at(const format *f, double r, int wide) {
     const int64_t biased = binade(f, fabs(r));
-    if (f->kind == KIND_F64)
+    if (wide)
         return biased > 52 ? as_double((biased - 52) << 52) : as_double(1LL << (biased - 1));
     return as_double((biased - f->precision + 1) << 52);
 }
 
-/* Distance from r to the rounding cell of y, signed like y − r: Format.cell_distance, operation by operation. */
-static inline double cell_error(const format *f, double y, double r) {
-    const double magnitude = fabs(y), target = y == 0 ? fabs(r) : (signbit(y) ? -r : r);
-    const double half = 0.5 * ulp_at(f, y);
+/* Distance from r to the rounding cell of y, signed like y − r: Format.cell_distance, operation by operation.
+ *
+ * `wide` is known when this is compiled, and every other choice is between two values: so that it vectorises. */
+static inline double cell_error(const format *f, double y, double r, int wide) {
+    const double magnitude = fabs(y), mirrored = double_bits(y) < 0 ? -r : r, target = y == 0 ? fabs(r) : mirrored;
+    const double half = 0.5 * ulp_at(f, y, wide);
     const int power_of_two = (double_bits(magnitude) & 0xfffffffffffffLL) == 0;
     const double half_below = power_of_two & (magnitude > f->smallest_normal) ? 0.5 * half : half;
-    const int wide = f->kind == KIND_F64;
     const double beyond = wide ? (target - magnitude) - half : target - (magnitude + half);
     const double below = wide ? (magnitude - target) - half_below : (magnitude - half_below) - target;
     const double finite = beyond > below ? beyond : below;
     const double outside = magnitude > DBL_MAX ? f->overflow_threshold - target : finite;
-    const double distance = outside > 0 ? outside : 0.0;
-    if ((y != y) | (r != r)) {
-        const int rounds_to_nan = (r != r) | (!f->has_infinity & (fabs(r) > f->overflow_threshold));
-        return (y != y) & rounds_to_nan ? 0.0 : INFINITY;
-    }
-    return y < r ? -distance : distance;
+    const double distance = outside > 0 ? outside : 0.0, number = y < r ? -distance : distance;
+    const int rounds_to_nan = (r != r) | (!f->has_infinity & (fabs(r) > f->overflow_threshold));
+    const double agreed = (y != y) & rounds_to_nan ? 0.0 : INFINITY;
+    return (y != y) | (r != r) ? agreed : number;
+}
+
+static void measure_cells(const format *f, const double *restrict Y, const double *restrict R, double *restrict error, int n) {
+    const format own = *f; /* which no store can change */
+    if (f->kind == KIND_F64)
+        for (int i = 0; i < n; i++)
+            error[i] = cell_error(&own, Y[i], R[i], 1);
+    else
+        for (int i = 0; i < n; i++)
+            error[i] = cell_error(&own, Y[i], R[i], 0);
+}
+
+static void find_ulps(const format *f, const double *restrict R, double *restrict ulp, int n) {
+    const format own = *f;
+    if (f->kind == KIND_F64)
+        for (int i = 0; i < n; i++)
+            ulp[i] = ulp_at(&own, R[i], 1);
+    else
+        for (int i = 0; i < n; i++)
+            ulp[i] = ulp_at(&own, R[i], 0);
 }
 
 static inline double value_error(double y, double r) {
@@ -469,10 +488,26 @@ static inline double value_error(double y, double r) {
     return fabs(d) <= DBL_MAX ? d : INFINITY;
 }
 
+/* Unit of every element. */
+static void measure_widths(const format *f, const unit *u, const double *restrict R, const double *restrict S, double *restrict width, int n) {
+    const double constant = u->constant, per_magnitude = u->per_magnitude, per_ulp = u->per_ulp, per_scale = u->per_scale;
+    for (int i = 0; i < n; i++)
+        width[i] = constant + per_magnitude * fabs(R[i]);
+    if (per_ulp != 0) {
+        double ulp[BLOCK];
+        find_ulps(f, R, ulp, n);
+        for (int i = 0; i < n; i++)
+            width[i] += per_ulp * ulp[i];
+    }
+    if (S)
+        for (int i = 0; i < n; i++)
+            width[i] += per_scale * S[i];
+}
+
 void ISA(read)(const operand *actual, const operand *expected, const operand *scale, int64_t n, const unit *u, read_result *out) {
     const format *f = actual->format;
     exact_sum signed_sum = {0, 0};
-    double buffer_y[BLOCK], buffer_r[BLOCK], buffer_s[BLOCK], error[BLOCK];
+    double buffer_y[BLOCK], buffer_r[BLOCK], buffer_s[BLOCK], error[BLOCK], width[BLOCK];
     for (int64_t start = 0; start < n; start += BLOCK) {
         const int m = n - start < BLOCK ? (int)(n - start) : BLOCK;
         const double *Y = decode(actual, start, buffer_y, m), *R = decode(expected, start, buffer_r, m);
@@ -486,19 +521,15 @@ void ISA(read)(const operand *actual, const operand *expected, const operand *sc
                 out->bad_scale = S[i] >= 0 ? -1 : start + i;
         }
         if (u->from_cell)
-            for (int i = 0; i < m; i++)
-                error[i] = cell_error(f, Y[i], R[i]);
+            measure_cells(f, Y, R, error, m);
         else
             for (int i = 0; i < m; i++)
                 error[i] = value_error(Y[i], R[i]);
+        measure_widths(f, u, R, S, width, m);
+        /* No error reads 0 whatever the unit, an infinite one inf; x/0 is inf by itself. */
         for (int i = 0; i < m; i++) {
-            double width = u->constant + u->per_magnitude * fabs(R[i]);
-            if (u->per_ulp != 0)
-                width += u->per_ulp * ulp_at(f, R[i]);
-            if (S)
-                width += u->per_scale * S[i];
-            /* No error reads 0 whatever the unit, an infinite one inf; x/0 is inf by itself. */
-            error[i] = error[i] == 0 ? 0.0 : (fabs(error[i]) <= DBL_MAX ? error[i] / width : INFINITY);
+            const double quotient = fabs(error[i]) <= DBL_MAX ? error[i] / width[i] : INFINITY;
+            error[i] = error[i] == 0 ? 0.0 : quotient;
         }
 #pragma omp simd reduction(+ : sum, infinite) reduction(max : worst)
         for (int i = 0; i < m; i++) {
@@ -544,8 +575,7 @@ void ISA(read_units)(const operand *actual, const operand *expected, int64_t n, 
         if (largest == 0)
             continue;
         if (any_ulp)
-            for (int i = 0; i < m; i++)
-                ulp[i] = ulp_at(f, R[i]);
+            find_ulps(f, R, ulp, m);
         for (int k = 0; k < count; k++) {
             const double constant = units[k].constant, per_magnitude = units[k].per_magnitude, per_ulp = units[k].per_ulp;
             const double floor = worst[k] * (1 - 0x1p-50);

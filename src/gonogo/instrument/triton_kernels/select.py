@@ -264,21 +264,30 @@ def bin_values_kernel(
     BINS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Per bracket, the kept values of its bins first … last, in any order, and the least and largest of them.
+    """Per bracket, the kept values of its bins first … last, in any order, and the extremes of those without room.
 
     Extremes are bit patterns, counted down from the top for the least, so that maxima over zeros give both.
     """
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values_ptr + at, mask=at < slots, other=INF)
-    some = is_wanted(value, scalars_ptr, picks_ptr, 0, BINS)
-    some |= is_wanted(value, scalars_ptr, picks_ptr, 1, BINS)
-    some |= is_wanted(value, scalars_ptr, picks_ptr, 2, BINS)
-    if tl.max(some.to(tl.int32)) > 0:  # a few hundred of millions are: most blocks have none
-        for k in tl.static_range(3):
-            wanted = is_wanted(value, scalars_ptr, picks_ptr, k, BINS)
+    of_brackets = tl.zeros([BLOCK], tl.int32)
+    for k in tl.static_range(3):
+        of_brackets |= is_wanted(value, scalars_ptr, picks_ptr, k, BINS).to(tl.int32) << k
+    some = tl.reduce(of_brackets, 0, either)  # a few hundred of millions are wanted: most blocks have none
+    word = value.to(tl.int64, bitcast=True)
+    for k in tl.static_range(3):
+        if (some >> k) & 1:
+            wanted = ((of_brackets >> k) & 1) != 0
             one = tl.full(wanted.shape, 1, tl.int64)
             slot = tl.atomic_add(seen_ptr + k + tl.zeros_like(at), one, mask=wanted, sem="relaxed")
             tl.store(out_ptr + k * room + slot, value, mask=wanted & (slot < room))
-            word = value.to(tl.int64, bitcast=True)
-            tl.atomic_max(extremes_ptr + 2 * k, tl.max(tl.where(wanted, word, 0)))
-            tl.atomic_max(extremes_ptr + 2 * k + 1, tl.max(tl.where(wanted, MAGNITUDE - word, 0)))
+            beyond = wanted & (slot >= room)
+            if tl.max(beyond.to(tl.int32)) > 0:
+                tl.atomic_max(extremes_ptr + 2 * k, tl.max(tl.where(beyond, word, 0)))
+                tl.atomic_max(extremes_ptr + 2 * k + 1, tl.max(tl.where(beyond, MAGNITUDE - word, 0)))
+
+
+@triton.jit
+def either(x, y):
+    """Bits that are set in one or the other."""
+    return x | y
