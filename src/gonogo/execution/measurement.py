@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import torch
 
 from gonogo.execution.reference import Reference
 from gonogo.formats import get_format
-from gonogo.instrument.gauges import gauge
+from gonogo.instrument.gauges import Gauge, gauge
 from gonogo.instrument.host_copies import fetch
 from gonogo.instrument.readings import read
 from gonogo.instrument.running_error.mode import WIDE
@@ -31,7 +32,7 @@ NO_BOUND = "no finite bound is known of what rounding does there"
 def read_bounds(output: torch.Tensor, reference: Reference, settled: float = -math.inf) -> Measured:
     """The readings a verdict is made from; up to `settled` the bound alone decides, and no more is read."""
     output = reference.take_judged(output)
-    bound = gauge("bound", accumulate=reference.contract.accumulate)
+    bound = _open_bound(reference.contract.accumulate)
     reading = read(output, reference.expected, gauge=bound, scale=reference.scale)
     at = None if reading.index is None else ",".join(map(str, reading.index))
     deterministic, blind = None, None
@@ -44,6 +45,11 @@ def read_bounds(output: torch.Tensor, reference: Reference, settled: float = -ma
         bound=reading.worst, bound_at=at, bias=reading.bias, deterministic=deterministic,
         blind_from=reference.blind_from, deterministic_blind_from=blind,
     )  # fmt: skip
+
+
+@cache
+def _open_bound(accumulate: str) -> Gauge:
+    return gauge("bound", accumulate=accumulate)
 
 
 def measure_output(

@@ -63,10 +63,10 @@ class Pair:
     expected: Any
     expected_format: Format
 
-    @property
-    def is_short(self) -> bool:
-        """Whether both are of one format of up to 16 bits, so that errors are full of ties."""
-        return self.actual_format is self.expected_format and self.actual_format.bits <= 16
+
+def is_short(actual: Format, expected: Format) -> bool:
+    """Whether both are one format of up to 16 bits, so that errors are full of ties."""
+    return actual is expected and actual.bits <= 16
 
 
 def sum_exactly(terms: Sequence[float | Fraction]) -> float | Fraction:

@@ -28,6 +28,7 @@ from gonogo.instrument.partials import (
     Scan,
     Unit,
     WorstError,
+    is_short,
     saturate,
     sum_overflowed,
 )
@@ -65,6 +66,8 @@ BINS = 4096
 # bracket the bins that hold the wanted ranks, how many kept values lie below these, and how many were kept.
 # Behind what is fetched stand the programs' rows and, in int32, the histograms of the three brackets.
 PICKS_AT, HEAD = 16, 28
+MOST_WORDS = 48
+"""Of what is fetched, all that are numbers and not values."""
 N_ROWS = 16
 N_READ_ROWS = 6
 
@@ -135,8 +138,9 @@ def scan(pair: Pair, atol: float, brackets: Sequence[Bracket]) -> Scan:
         else:
             break
         del launched  # its slots, before the next launch takes its own
-    total = launched.total(pair.actual.numel(), brackets)
-    if sum_overflowed(total.sum_abs, total.max_abs) or sum_overflowed(total.sum_rel, total.max_rel):
+    count = pair.actual.numel()
+    total = replace(launched.total(count), caught=tuple(launched.catch(count, brackets)))
+    if launched.has_lost_sums():
         # Finite errors near the top of float64 whose sum overflows: rare enough to leave to exact fractions.
         exact = path_numpy.scan(_pair_on_host(pair), atol, brackets)
         return replace(total, sum_abs=exact.sum_abs, sum_rel=exact.sum_rel)
@@ -159,7 +163,7 @@ def _launch_scan(
         enqueue_scan(
             pair, scalars, results, kept, stride, careful, coarse, count_high, has_atol=not math.isnan(atol)
         )
-    return Launched(results.out[:HEAD].cpu().numpy(), results, kept, scalars, stride, count_high)
+    return Launched.fetch(results, kept, scalars, stride, count_high=count_high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +185,23 @@ class Results:
 
 def make_results(pair: Pair, fetched: int, *, cleared: bool) -> Results:
     """Room for a pass over `pair`, of which `fetched` words go to the host; brackets that keep need it cleared."""
-    part = SHORT if pair.is_short else 1
-    block = BLOCK // part
-    programs = count_programs(pair.actual, block, PROGRAMS_PER_SM * part)
-    size = fetched + N_ROWS * programs + 3 * BINS // 2
+    actual = pair.actual
+    block, programs = choose_walk(pair.actual_format, pair.expected_format, actual.numel(), actual.device)
     make = torch.zeros if cleared else torch.empty
-    return Results(block, programs, make(size, dtype=torch.int64, device=pair.actual.device), fetched)
+    out = make(count_words(fetched, programs), dtype=torch.int64, device=actual.device)
+    return Results(block, programs, out, fetched)
+
+
+def choose_walk(actual: Format, expected: Format, count: int, device: torch.device) -> tuple[int, int]:
+    """How many elements a program of the scan takes at a time, and how many programs there are."""
+    part = SHORT if is_short(actual, expected) else 1
+    block = BLOCK // part
+    return block, min(-(-count // block), _count_sms(device) * PROGRAMS_PER_SM * part or 2)
+
+
+def count_words(fetched: int, programs: int) -> int:
+    """Of the buffer for a pass: what is fetched, the programs' rows and the histograms."""
+    return fetched + N_ROWS * programs + 3 * BINS // 2
 
 
 def enqueue_scan(
@@ -239,28 +254,45 @@ class Launched:
     """What one launch brought back."""
 
     fetched: npt.NDArray[np.int64]
+    words: list[int]
+    """The first of what was fetched: all but values."""
+    floats: list[float]
+    """The totals among these, read as float64."""
     results: Results
     kept: torch.Tensor
     scalars: torch.Tensor
     stride: int
     count_high: bool
+    tied: bool
+    """Whether brackets were placed for ties: to count, not to keep."""
+
+    @classmethod
+    def fetch(
+        cls, results: Results, kept: torch.Tensor, scalars: torch.Tensor, stride: int, *, count_high: bool,
+        tied: bool = False,
+    ) -> Launched:  # fmt: skip
+        """Wait for a pass that was launched."""
+        fetched = results.out[: results.rows_at].cpu().numpy()
+        words, floats = fetched[:MOST_WORDS].tolist(), fetched[:N_ROWS].view(np.float64).tolist()
+        return cls(fetched, words, floats, results, kept, scalars, stride, count_high, tied)
 
     def is_odd(self) -> bool:
         """Whether there is a NaN or an infinity, or a reference that rounds to one."""
-        return bool(self.fetched[8]) or not math.isfinite(self.fetched[:N_ROWS].view(np.float64)[2])
+        return bool(self.words[8]) or not math.isfinite(self.floats[2])
 
     def has_overflowed(self) -> bool:
         """Whether more fell inside than a program could keep."""
-        return self.kept.numel() > 0 and bool(
-            self.fetched[15] > self.kept.numel() // self.results.programs * self.stride
-        )
+        slots = self.kept.numel()
+        return slots > 0 and self.words[15] > slots // self.results.programs * self.stride
 
-    def total(
-        self, count: int, brackets: Sequence[Bracket], ready: Sequence[Ready | None] = (None, None, None)
-    ) -> Scan:
+    def has_lost_sums(self) -> bool:
+        """Whether a sum is infinite though none of its terms is."""
+        floats = self.floats
+        return sum_overflowed(floats[2], floats[1]) or sum_overflowed(floats[5], floats[4])
+
+    def total(self, count: int) -> Scan:
         """The totals, without the padding, which reads as 0 against 0."""
-        whole, padding = self.fetched[:N_ROWS].tolist(), -count % self.results.block
-        floats = self.fetched[:N_ROWS].view(np.float64).tolist()
+        whole, floats, padding = self.words, self.floats, -count % self.results.block
         max_ulp, sum_ulp = saturate(whole[6] % 2**64, floats[7], saturated=bool(whole[8]))
         return Scan(
             exceeding=whole[0],
@@ -271,16 +303,23 @@ class Launched:
             sum_rel=floats[5],
             max_ulp=max_ulp,
             sum_ulp=sum_ulp,
-            caught=tuple(self._catch(k, bracket, whole, padding, ready[k]) for k, bracket in enumerate(brackets)),
+            caught=(),
         )
 
-    def _catch(self, k: int, bracket: Bracket, whole: list[int], padding: int, ready: Ready | None) -> Caught:
-        low = whole[9 + k] - (padding if bracket.low > 0 else 0)
-        count = int(self.fetched[PICKS_AT + 4 * k + 3]) if self.kept.numel() else 0
-        high = whole[12 + k] - (padding if bracket.high > 0 else 0) if self.count_high else low + count
+    def catch(
+        self, count: int, brackets: Sequence[Bracket], ready: Sequence[Ready | None] = (None, None, None)
+    ) -> list[Caught]:
+        """What each bracket caught."""
+        padding = -count % self.results.block
+        return [self._catch(k, bracket, padding, ready[k]) for k, bracket in enumerate(brackets)]
+
+    def _catch(self, k: int, bracket: Bracket, padding: int, ready: Ready | None) -> Caught:
+        low = self.words[9 + k] - (padding if bracket.low > 0 else 0)
+        inside = self.words[PICKS_AT + 4 * k + 3] if self.kept.numel() else 0
+        high = self.words[12 + k] - (padding if bracket.high > 0 else 0) if self.count_high else low + inside
         values: Any = NO_VALUES
         if bracket.capacity:
-            values = DeviceValues(self.kept, self.scalars, bracket, k, count, self.results, ready)
+            values = DeviceValues(self.kept, self.scalars, bracket, k, inside, self.results, ready)
         return Caught(low, high, values)
 
 

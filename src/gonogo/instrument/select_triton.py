@@ -8,30 +8,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 
+from gonogo.formats import FORMATS
 from gonogo.instrument import path_triton
 from gonogo.instrument.launch_triton import launch, on_device
 from gonogo.instrument.operands import Aligned
-from gonogo.instrument.partials import Bracket, Caught, Pair, Scan, sum_overflowed
+from gonogo.instrument.partials import Bracket, Caught, Pair, Scan, is_short
 from gonogo.instrument.path_triton import (
     BINS,
     HEAD,
     KIND,
+    MOST_WORDS,
     NO_INDEX,
     NO_VALUES,
     PICKS_AT,
     DeviceValues,
     Launched,
     Ready,
+    Results,
+    choose_walk,
     coarsen,
+    count_words,
     enqueue_scan,
-    make_results,
     make_scalars,
     make_slots,
 )
@@ -69,28 +73,48 @@ CAPACITY = 2**20
 """Errors a bracket may keep, 8 MiB; the three of the first pass may share three times that."""
 # Where the first pass puts what it finds, in int64 words behind totals and picked bins: the ends of brackets, three
 # numbers of values seen in the bins, three pairs of extremes of values that found no room, and the values.
-SCALARS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = HEAD, HEAD + 11, HEAD + 14, HEAD + 20
+SCALARS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = HEAD, HEAD + 11, HEAD + 14, MOST_WORDS
 READY = 1024
 """Values of wanted bins fetched per bracket along with everything else; a bin holds some 200."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a first pass over arrays of one kind needs, but for their memory: looked up once for each kind."""
+
+    tied: bool
+    rows: int
+    """Of the sample, a program's work each."""
+    spots: tuple[int, ...]
+    """Between which ranks of a row of the sample each group of wanted ranks lies."""
+    expect: int
+    """Errors that brackets will hold."""
+    given: torch.Tensor
+    """Tolerance, largest value and wanted ranks, as kernels read them."""
+    block: int
+    programs: int
+    fetched: int
+    """Words that come to the host."""
 
 
 def find_errors_at(
     aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]], run_pass: RunPass, passes: list[Scan]
 ) -> dict[int, float]:
     """Exact errors at 0-based ranks; the scans made for it are appended to `passes`."""
-    first = scan_unseen(aligned, atol, ranks) if aligned.contiguous and aligned.count > KEEP_ALL else None
-    if first is not None:
-        found = _settle_ranks(*first, ranks)
+    launched = scan_unseen(aligned, atol, ranks) if aligned.contiguous and aligned.count > KEEP_ALL else None
+    first = None
+    if launched is not None:
+        passes.append(launched.total(aligned.count))
+        found = _settle_at_once(launched, ranks, aligned.count)
         if found is not None:
-            passes.append(first[1])
             return found
-        passes.append(replace(first[1], caught=()))  # what it kept must not outlive its use
+        first = settle_unseen(launched, aligned.count)
     return find_ranks(
         ranks,
         aligned.count,
         run_pass,
         lambda: draw_sample(aligned)[THINNING // 2 :: THINNING].cpu().numpy(),
-        first=None if first is None else (first[0], first[1].caught),
+        first=first,
         select_kept=select_kept,
         capacity=CAPACITY,
         sample_weight=THINNING,
@@ -98,30 +122,36 @@ def find_errors_at(
     )
 
 
-def _settle_ranks(
-    brackets: Sequence[Bracket], scan: Scan, ranks: Sequence[Sequence[int]]
-) -> dict[int, float] | None:
-    """Errors at all ranks where the first pass has them all at hand; None where there is more to look for."""
+def _settle_at_once(launched: Launched, ranks: Sequence[Sequence[int]], count: int) -> dict[int, float] | None:
+    """Errors at all ranks where what the first pass brought along has them; None where there is more to look for.
+
+    By plain numbers, without what a search keeps of its brackets: the GPU waits meanwhile.
+    """
+    words, padding = launched.words, -count % launched.results.block
+    ends = launched.fetched[SCALARS_AT:SEEN_AT].view(np.float64).tolist()
     found: dict[int, float] = {}
-    open_ranks: list[int] = []
-    requests: list[tuple[DeviceValues, Sequence[int]]] = []
-    for bracket, caught, group in zip(brackets, scan.caught, ranks, strict=True):
-        if not caught.below_low <= group[0] <= group[-1] < caught.below_high:
+    for k, group in enumerate(ranks):
+        low, high = ends[2 + 2 * k], ends[3 + 2 * k]
+        below = words[9 + k] - (padding if low > 0 else 0)
+        if (ends[8 + k] == low) != launched.tied or below > group[0]:
             return None
-        if bracket.capacity == 0:  # one value
-            found |= dict.fromkeys(group, bracket.low)
+        if launched.tied:  # one value
+            if group[-1] >= words[12 + k] - (padding if high > 0 else 0):
+                return None
+            found |= dict.fromkeys(group, low)
             continue
-        inside = [rank - caught.below_low for rank in group]
-        whole = len(caught.values) == caught.below_high - caught.below_low
-        if not whole or not _is_ready(caught.values, inside):
+        ready = _take_ready(launched, k)
+        if ready is None:
             return None
-        open_ranks += group
-        requests.append((caught.values, inside))
-    errors = [error for of_bracket in select_kept(requests) for error in of_bracket]
-    return found | dict(zip(open_ranks, errors, strict=True))
+        inside = [rank - below - ready[0] for rank in group]
+        if inside[0] < 0 or inside[-1] >= len(ready[1]):
+            return None
+        ordered = np.sort(ready[1])
+        found |= {rank: float(ordered[at]) for rank, at in zip(group, inside, strict=True)}
+    return found
 
 
-def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -> tuple[list[Bracket], Scan] | None:
+def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -> Launched | None:
     """The first pass with everything decided on the GPU, so that the host waits once; None if it must be redone.
 
     The same as drawing a sample, placing brackets, scanning and selecting in turn, with one guess: two arrays of
@@ -130,88 +160,92 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     """
     count, (actual, expected) = aligned.count, aligned.operands[:2]
     flat = aligned.flat()
-    pair = Pair(flat[0], actual.format, flat[1], expected.format)
-    tied = pair.is_short
-    rows = 1 if tied else ROWS if count > FEW_ARE_ENOUGH else FEW_ROWS
-    spots, expect = _place_ranks(tuple(ranks), count, ROW, rows)
-    if count < rows * ROW or (expect > 3 * CAPACITY and not tied):
+    device = flat[0].device
+    plan = _plan_pass(actual.format.name, expected.format.name, count, tuple(ranks), atol, device)
+    if plan is None:
         return None
-    device = pair.actual.device
-    results = make_results(pair, VALUES_AT + (0 if tied else 3 * READY), cleared=False)
-    out = results.out
-    given = make_scalars((atol, actual.format.largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
+    out = torch.empty(count_words(plan.fetched, plan.programs), dtype=torch.int64, device=device)
+    results = Results(plan.block, plan.programs, out, plan.fetched)
     with on_device(device):
-        if tied:
+        if plan.tied:
             launch(
                 sample_and_place_kernel, 1,
-                *flat, count, out, results.rows_at, *spots, given, SCALARS_AT,
+                *flat, count, out, plan.fetched, *plan.spots, plan.given, SCALARS_AT,
                 KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=ROW,
                 num_warps=SAMPLE_WARPS, enable_fp_fusion=False,
             )  # fmt: skip
             scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)  # while the GPU is at it
             kept = scalars[:0]
         else:
-            scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
-            kept = make_slots(expect, results.programs, device)
-            words = torch.empty(ROW * rows, dtype=torch.int32, device=device)
+            kept = make_slots(plan.expect, plan.programs, device)
+            words = torch.empty(ROW * plan.rows, dtype=torch.int32, device=device)
             launch(
-                sample_rows_kernel, rows, *flat, count, words, out, out.numel(), kept, kept.numel(),
-                KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], ROW=ROW, ROWS=rows,
+                sample_rows_kernel, plan.rows, *flat, count, words, out, out.numel(), kept, kept.numel(),
+                KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], ROW=ROW, ROWS=plan.rows,
                 num_warps=SAMPLE_WARPS, enable_fp_fusion=False,
             )  # fmt: skip
-            launch(place_kernel, 3, words, *spots, given, scalars, ROW=ROW, ROWS=rows, num_warps=path_triton.WARPS)
+            scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
+            launch(
+                place_kernel, 3, words, *plan.spots, plan.given, scalars,
+                ROW=ROW, ROWS=plan.rows, num_warps=path_triton.WARPS,
+            )  # fmt: skip
         enqueue_scan(
-            pair,
+            Pair(flat[0], actual.format, flat[1], expected.format),
             scalars,
             results,
             kept,
             1,
             False,
             True,
-            count_high=tied,
+            count_high=plan.tied,
             has_atol=not math.isnan(atol),
-            ranks=given[2:],
+            ranks=plan.given[2:],
         )
-        if not tied:
+        if not plan.tied:
             launch(
                 bin_values_kernel, -(-kept.numel() // path_triton.VALUES_BLOCK), kept, kept.numel(), scalars,
                 out[PICKS_AT:], out[SEEN_AT:], out[EXTREMES_AT:], out[VALUES_AT:].view(torch.float64), READY,
                 BINS=BINS, BLOCK=path_triton.VALUES_BLOCK, num_warps=path_triton.WARPS, enable_fp_fusion=False,
             )  # fmt: skip
-    launched = Launched(out[: results.rows_at].cpu().numpy(), results, kept, scalars, 1, count_high=tied)
-    if launched.is_odd() or launched.has_overflowed():
-        return None
-    return settle_unseen(launched, count, tied)
+    launched = Launched.fetch(results, kept, scalars, 1, count_high=plan.tied, tied=plan.tied)
+    return None if launched.is_odd() or launched.has_overflowed() or launched.has_lost_sums() else launched
 
 
 @lru_cache(maxsize=64)
-def _place_ranks(ranks: tuple[Sequence[int], ...], count: int, row: int, rows: int) -> tuple[list[int], int]:
-    """Between which ranks of a row of the sample the wanted ones lie, and how many errors that means to keep."""
+def _plan_pass(
+    actual: str, expected: str, count: int, ranks: tuple[Sequence[int], ...], atol: float, device: torch.device
+) -> Plan | None:
+    """The plan for so many errors between two formats; None where brackets would hold too much, or be too few."""
+    formats = FORMATS[actual], FORMATS[expected]
+    tied = is_short(*formats)
+    rows = 1 if tied else ROWS if count > FEW_ARE_ENOUGH else FEW_ROWS
     worth = rows * MEDIAN_WORTH if rows > 1 else 1
-    spots = [spot for group in ranks for spot in sample_ranks(group, count, row, worth)]
-    return spots, int(1.25 * sum(count * (spots[i + 1] - spots[i]) / row for i in (0, 2, 4)))
-
-
-def settle_unseen(launched: Launched, count: int, tied: bool) -> tuple[list[Bracket], Scan] | None:
-    """Brackets and scan from what the first pass brought back; a bracket that settles nothing is made empty."""
-    words = launched.fetched[:VALUES_AT].tolist()
-    ends = launched.fetched[SCALARS_AT:SEEN_AT].view(np.float64).tolist()
-    brackets = [Bracket(ends[2 + 2 * k], ends[3 + 2 * k], 1, 0 if tied else 1) for k in range(3)]
-    ready = [None if tied else _take_ready(launched, words, k) for k in range(3)]
-    scan = launched.total(count, brackets, ready)
-    if sum_overflowed(scan.sum_abs, scan.max_abs) or sum_overflowed(scan.sum_rel, scan.max_rel):
+    spots = tuple(spot for group in ranks for spot in sample_ranks(group, count, ROW, worth))
+    expect = int(1.25 * sum(count * (spots[i + 1] - spots[i]) / ROW for i in (0, 2, 4)))
+    if count < rows * ROW or (expect > 3 * CAPACITY and not tied):
         return None
-    missed = [k for k in range(3) if (ends[8 + k] == brackets[k].low) != tied]
-    if missed:  # the guess was wrong: what the kernel counted is not what these brackets stand for
-        caught = list(scan.caught)
-        for k in missed:
+    given = make_scalars((atol, formats[0].largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
+    walk = choose_walk(*formats, count, device)
+    return Plan(tied, rows, spots, expect, given, *walk, VALUES_AT + (0 if tied else 3 * READY))
+
+
+def settle_unseen(launched: Launched, count: int) -> tuple[list[Bracket], list[Caught]]:
+    """Brackets and what they caught, of a first pass that has not settled all; one that tells nothing is empty."""
+    ends = launched.fetched[SCALARS_AT:SEEN_AT].view(np.float64).tolist()
+    tied = launched.tied
+    brackets = [Bracket(ends[2 + 2 * k], ends[3 + 2 * k], 1, 0 if tied else 1) for k in range(3)]
+    ready = [None if tied else _take_ready(launched, k) for k in range(3)]
+    caught = launched.catch(count, brackets, ready)
+    for k in range(3):
+        if (ends[8 + k] == brackets[k].low) != tied:
+            # The guess was wrong: what the kernel counted is not what this bracket stands for.
             brackets[k], caught[k] = Bracket(0.0, 0.0), Caught(0, 0, NO_VALUES)
-        scan = replace(scan, caught=tuple(caught))
-    return brackets, scan
+    return brackets, caught
 
 
-def _take_ready(launched: Launched, words: Sequence[int], k: int) -> Ready | None:
+def _take_ready(launched: Launched, k: int) -> Ready | None:
     """What came along of the values around bracket k's ranks, if all of them did."""
+    words = launched.words
     seen, below = words[SEEN_AT + k], words[PICKS_AT + 4 * k + 2]
     fetched = launched.fetched[VALUES_AT + k * READY :][: min(seen, READY)]
     if seen <= READY:

@@ -22,6 +22,7 @@ from gonogo.instrument.partials import (
     Pair,
     Scan,
     add_scans,
+    is_short,
     mean_of,
 )
 from gonogo.instrument.paths import Path, pick_path
@@ -121,8 +122,7 @@ def find_errors_at(
 def _draw_sample(aligned: Aligned, path: Path) -> npt.NDArray[np.float64]:
     """Sorted errors at a stratified sample of positions."""
     actual, expected = aligned.operands[:2]
-    tied = actual.format is expected.format and actual.format.bits <= 16
-    size = sample_size(aligned.count, tied=tied)
+    size = sample_size(aligned.count, tied=is_short(actual.format, expected.format))
     bits = aligned.take(stratified_positions(aligned.count, size))
     everything = Bracket(0.0, math.inf, capacity=size)
     scan = path.scan(_pair(aligned, bits), math.nan, [everything, *[EMPTY_BRACKET] * (N_BRACKETS - 1)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,11 @@ def _open_gauge(name: str) -> Gauge:
     return gauge(name)
 
 
+@lru_cache(maxsize=1024)
+def _open_policy(atol: float, rtol: float) -> Gauge:
+    return gauge("policy", atol=atol, rtol=rtol)
+
+
 Key = tuple[str, float, float]
 """A rule and its two tolerances."""
 
@@ -116,7 +121,7 @@ class _Output:
         pairs = dict.fromkeys(
             self.find_tolerances(rule, numbers) for rule, numbers in known if rule in ("allclose", "roundoff")
         )
-        made = [*map(_open_gauge, gauges), *(gauge("policy", atol=atol, rtol=rtol) for atol, rtol in pairs)]
+        made = [*map(_open_gauge, gauges), *(_open_policy(*pair) for pair in pairs)]
         worst = read_worst(self._actual, self._expected, made) if made else []
         self.worst = dict(zip([*gauges, *pairs], worst, strict=True))
 

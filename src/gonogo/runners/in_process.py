@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gonogo.execution.job import Job
     from gonogo.execution.remote import Guests
 
-MAKERS = 3
-"""Threads that draw inputs: NumPy lets go of the interpreter while it draws."""
+MAKERS = 2
+"""Threads that draw inputs: NumPy lets go of the interpreter while it draws, but not between two calls."""
 AHEAD = 2 * MAKERS
 """Cases whose inputs are made before they are asked for."""
 
