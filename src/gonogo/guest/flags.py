@@ -46,11 +46,19 @@ _outside: list[dict[str, Any]] = []
 """What a process had set before `known`, the first of these its user."""
 
 
-def _get(owner: Any, name: str) -> Any:
+def _get(read: Callable[[str], Any], name: str) -> Any:
     try:
-        return getattr(owner, name)
+        return read(name)
     except (RuntimeError, AttributeError):  # torch refuses to mix two kinds of words for one switch
         return MIXED
+
+
+def _find_reader(owner: Any, name: str) -> Callable[[str], Any]:
+    """What reads a switch of an owner: at once, where Python would look elsewhere first."""
+    computed = getattr(type(owner), "__getattr__", None)
+    if computed is None or name in vars(owner) or any(name in vars(kind) for kind in type(owner).__mro__):
+        return partial(getattr, owner)
+    return partial(computed, owner)
 
 
 def _set(path: str, value: Any) -> None:
@@ -157,7 +165,7 @@ SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "matmul precision": (_get_matmul_precision, torch.set_float32_matmul_precision),
     **{
-        path: (partial(_get, owner, name), partial(setattr, owner, name))
+        path: (partial(_get, _find_reader(owner, name), name), partial(setattr, owner, name))
         for path, owner, name in map(_find_owner, filter(_has, (
             *(WORDS if _has("backends.cuda.matmul.fp32_precision") else tuple(PRECISE)[:2]), *tuple(PRECISE)[2:],
             "backends.cudnn.enabled", "backends.cudnn.deterministic", "backends.cudnn.benchmark",
@@ -202,7 +210,7 @@ def put(state: Mapping[str, Any]) -> list[str]:
     changed = []
     for name, value in state.items():
         get, set_ = SWITCHES[name]
-        if _are_alike(now := get(), value):
+        if (now := get()) == value or _are_alike(now, value):
             continue
         set_(value)
         if name not in QUIET:
@@ -220,14 +228,15 @@ def keep(state: Mapping[str, Any] | None = None) -> Iterator[list[str]]:
     """Inside, switches are as they are, or as in a state; afterwards as before. The list has what was changed."""
     before = capture()
     inside = before | dict(state or {})
-    other = [name for name in before if before[name] != inside[name]]
+    other = [name for name in before if not _are_alike(before[name], inside[name])]
     put({name: inside[name] for name in other})
     changed: list[str] = []
     try:
         yield changed
     finally:
-        changed += put(inside)
-        put({name: before[name] for name in other})
+        if other or capture() != before:  # mostly neither, and then one look at all of them is enough
+            changed += put(inside)
+            put({name: before[name] for name in other})
 
 
 @contextmanager
