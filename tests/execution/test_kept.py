@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ from gonogo.execution import kept
 from gonogo.execution.kept import Kept, Store, start_keeping
 from gonogo.ops import Op, get_op
 from gonogo.runners import in_process
+from gonogo.schema import Contract
 from gonogo.verdict.verdicts import Verification
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+FAR = "softmax:f16:3x5x17:f:normal:7"
 
 
 @pytest.fixture(autouse=True)
@@ -232,9 +235,42 @@ def test_all_is_let_go_of_before_a_case_is_too_large(store: Store, monkeypatch: 
 
 def test_rows_far_apart_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gonogo.cases.inputs.FAR_OFFSET", 2**12)
-    for _ in range(2):
-        far = gonogo.verify(softmax, "softmax", only="softmax:f16:3x5x17:f:normal:7", device="cpu")
-        assert far.decision == "go"
+    drawn, draw, lay = [], in_process.make_call, kept.lay_far
+
+    def draw_once(case: Case, device: str, op: Op) -> Call:
+        drawn.append(case.id)
+        return draw(case, device, op)
+
+    def write_and_raise(x: torch.Tensor) -> torch.Tensor:
+        x.fill_(1)
+        raise ValueError
+
+    monkeypatch.setattr(in_process, "make_call", draw_once)
+    for kernel, says in (
+        (softmax, "go"), (overwrite, "no-go"), (softmax, "go"), (write_and_raise, "no-go"), (softmax, "go")
+    ):  # fmt: skip
+        far = gonogo.verify(kernel, "softmax", only=FAR, device="cpu", strict=False)
+        assert far.decision == says
+    assert drawn.count(FAR) == 1
+
+    def run_out(values: torch.Tensor) -> torch.Tensor:
+        monkeypatch.setattr(kept, "lay_far", lay)
+        raise MemoryError
+
+    monkeypatch.setattr(kept, "lay_far", run_out)
+    assert gonogo.verify(softmax, "softmax", only=FAR, device="cpu").decision == "go"
+    assert drawn.count(FAR) == 2  # it was let go of, and drawn again
+
+
+def test_a_case_used_again_is_counted_once(store: Store) -> None:
+    made = keep(store, "softmax", 0)
+    op, case = get_op("softmax"), parse_case("softmax:f32:1x4x64:c:normal:0")
+    held = dict(store._shelves[id(op)].held)
+    store.keep(op, case, "cpu", made)
+    assert dict(store._shelves[id(op)].held) == held == made.count_bytes()
+    made.by_contract[Contract()] = (SimpleNamespace(expected=torch.zeros(100)),)  # type: ignore[assignment]
+    store.keep(op, case, "cpu", made)
+    assert dict(store._shelves[id(op)].held) == {"cpu": held["cpu"] + 400}
 
 
 def test_of_an_op_that_is_not_kept_nothing_stays(store: Store) -> None:

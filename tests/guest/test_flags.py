@@ -72,6 +72,27 @@ def test_what_a_kernel_changes_is_told_and_undone(name: str) -> None:
     assert " is " in verification.verdicts[0].record.detail
 
 
+@pytest.mark.skipif("backends.cuda.matmul.fp32_precision" not in flags.SWITCHES, reason="torch has no such word")
+def test_a_switch_that_torch_does_not_tell_is_put_back() -> None:
+    """Once a newer word for it is set, torch refuses to tell the older one."""
+
+    def kernel(x):
+        torch.set_float32_matmul_precision("medium")
+        return softmax(x)
+
+    with flags.keep():
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        before = show_all()
+        assert before["matmul precision"] == flags.MIXED
+        gonogo.verify(kernel, "softmax", cases=1, device="cpu", strict=False)
+        assert show_all() == before
+        with flags.known():
+            known = show_all()
+            with flags.outside():
+                torch.set_float32_matmul_precision("medium")
+            assert show_all() == known
+
+
 def test_a_kernel_runs_with_its_users_switches() -> None:
     seen = []
 

@@ -85,8 +85,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     monkeypatch.setattr(select_triton, "SAMPLE", SAMPLE)
     monkeypatch.setattr(select_triton, "FEW_ROWS", ROWS)
     monkeypatch.setattr(fused, "fits", lambda x: True)
+    select_triton._plan_pass.cache_clear()  # of other sizes
     with np.errstate(all="ignore"):  # the interpreter computes with NumPy
         yield made
+    select_triton._plan_pass.cache_clear()
 
 
 def read_all(name: str, of: str, count: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,7 +106,10 @@ def test_stats(name: str, same: bool, make: Callable) -> None:
 @pytest.mark.parametrize(("name", "same"), [("float16", True), ("bfloat16", False), ("float8_e4m3fn", False)])
 def test_triton_stats(name: str, same: bool, make: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interpreted here, compiled on a GPU; every format is covered by the exact tests and by the gpu ones."""
-    actual, expected = make_pair(make, name, same)
+    assert_triton_agrees(*make_pair(make, name, same), monkeypatch)
+
+
+def assert_triton_agrees(actual: Floats, expected: Floats, monkeypatch: pytest.MonkeyPatch) -> None:
     aligned = align_arrays(actual, expected)
     with triton_path(block=2**14) as path:
         from gonogo.instrument import select_triton
@@ -117,6 +121,31 @@ def test_triton_stats(name: str, same: bool, make: Callable, monkeypatch: pytest
         assert_paths_agree(
             _measure_aligned(aligned, path_numpy, 1e-3), _measure_aligned(on_device(aligned), path, 1e-3)
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", [True, False])
+def test_more_values_in_a_bin_than_come_along(alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six errors in a thousand are the median: all of its bin, which settles it, or others lie beside them."""
+    from gonogo.instrument import select_triton
+
+    rng = np.random.default_rng(3)
+    below, above = (0.4, 0.6) if alone else (0.5, 0.5)
+    first, equal = N * 497 // 1000, N * 6 // 1000
+    rest = rng.uniform(above, 1.0, N - first - equal)
+    errors = np.concatenate([rng.uniform(0.1, below, first), np.full(equal, 0.5), rest])
+    monkeypatch.setattr(select_triton, "READY", 128)
+    ready, take = [], select_triton._take_ready
+
+    def note(launched: Any, k: int) -> Any:
+        ready.append((launched.words[select_triton.SEEN_AT + k], take(launched, k)))
+        return ready[-1][1]
+
+    monkeypatch.setattr(select_triton, "_take_ready", note)
+    assert_triton_agrees(np.zeros(N, NUMPY_DTYPES["bfloat16"]), rng.permutation(errors), monkeypatch)
+    count, values = ready[0]
+    assert count > 128
+    assert (values is not None) == alone
 
 
 @pytest.mark.parametrize("gauge", ["absolute", "magnitude", "ulp", "bound", "policy"])

@@ -14,7 +14,8 @@ import gonogo
 from gonogo.cases import FINITE, INTERPRETER, Case, make_inputs, plan_cases
 from gonogo.errors import InputError
 from gonogo.ops import get_op
-from gonogo.runners.in_process import AHEAD, MAKERS, make_ahead
+from gonogo.runners import in_process
+from gonogo.runners.in_process import AHEAD, MAKERS, TURN_S, make_ahead, quick_turns
 
 torch = pytest.importorskip("torch")
 
@@ -51,6 +52,35 @@ def test_order_does_not_depend_on_who_is_first() -> None:
     assert list(make_ahead(make, cases)) == [case.id for case in cases]
 
 
+def test_threads_take_turns_quickly_while_inputs_are_made() -> None:
+    before, quick = sys.getswitchinterval(), pytest.approx(TURN_S, abs=2e-6)  # Python counts whole microseconds
+    made = [make_ahead(lambda case: sys.getswitchinterval(), plan(4)) for _ in range(2)]
+    assert [next(each) for each in made] == [quick, quick]
+    made[0].close()  # the first to come leaves first
+    assert sys.getswitchinterval() == quick
+    assert list(made[1]) == [quick] * 3
+    assert sys.getswitchinterval() == before
+    sys.setswitchinterval(TURN_S / 4)
+    try:
+        with quick_turns():
+            assert sys.getswitchinterval() == pytest.approx(TURN_S / 4, abs=2e-6)  # as quick as its user wants it
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_an_error_that_is_kept_keeps_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, interval = set(threading.enumerate()), sys.getswitchinterval()
+    monkeypatch.setattr(
+        in_process.InProcess, "_make_calls",
+        lambda self, cases: make_ahead(partial(in_process.make_call, device="cpu", op=self.op), cases),
+    )  # fmt: skip
+    monkeypatch.setattr(in_process.InProcess, "_try_job", lambda self, job, call: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as kept:
+        gonogo.verify(lambda x: x, "softmax", cases=9, device="cpu")
+    assert (kept.value.__traceback__ is not None, set(threading.enumerate())) == (True, before)
+    assert sys.getswitchinterval() == interval
+
+
 def test_leaving_early_ends_the_threads() -> None:
     cases, before, begun = plan(4 * AHEAD), set(threading.enumerate()), []
     left = threading.Event()
@@ -63,7 +93,7 @@ def test_leaving_early_ends_the_threads() -> None:
     assert next(made) == cases[0].id
 
     def leave() -> None:
-        made.close()  # type: ignore[attr-defined]
+        made.close()
         left.set()
 
     threading.Thread(target=leave, daemon=True).start()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gonogo.cases import Call, is_out_of_memory, make_call
+from gonogo.cases import Call, check_room, is_out_of_memory, make_call
 from gonogo.errors import BadArguments, ReferenceFailed
 from gonogo.execution.job import Job
 from gonogo.execution.reference import Reference, make_reference, make_references
@@ -107,8 +107,8 @@ class Bench:
 
     def restore_inputs(self) -> None:
         """Make them anew, after a kernel that may have written to them."""
-        kept, job = self.kept, self.job
-        self.call = make_call(job.case, job.device, self.op) if kept is None else kept.copy_laid()
+        job = self.job
+        self.call = make_call(job.case, job.device, self.op) if self.kept is None else _copy_kept(self.kept, job)
 
     @property
     def reduced_length(self) -> int:
@@ -131,7 +131,7 @@ def prepare(
     All of that is done before any kernel is announced: what a reference takes is not to be counted as a kernel's.
     """
     if kept is not None and (call is None or not kept.far):
-        call = kept.copy_laid()
+        call = _copy_kept(kept, job)
     call = call or make_call(job.case, job.device, job.op)
     pristine, by_contract = (copy_call(call), {}) if kept is None else (kept.pristine, kept.by_contract)
     bench = Bench(job, call, pristine, announce, keep_error, by_contract, guests=guests, kept=kept)
@@ -144,6 +144,13 @@ def prepare(
             for reference in references:
                 reference.sequential_scale  # noqa: B018  computed once it is asked for
     return bench
+
+
+def _copy_kept(kept: Kept, job: Job) -> Call:
+    """The arguments of a case that is kept; rows far apart take gigabytes, which must be there."""
+    if kept.far:
+        check_room(job.case, job.op, job.device)
+    return kept.copy_laid()
 
 
 def copy_call(call: Call) -> Call:

@@ -21,7 +21,6 @@ from gonogo.execution.reference import Reference
 from gonogo.ops import InFolder, Op
 from gonogo.schema import Contract
 
-CONTIGUOUS = torch.contiguous_format
 SHARE = 1 / 16
 """Of a GPU's memory, and of what the host has available: some thousand cases on either, and little to miss."""
 
@@ -70,7 +69,9 @@ def start_keeping(op: Op, call: Call) -> Kept | None:
     far = frozenset(path for path, x in call.tensors if is_far(x))
     laid = call
     if far:  # too much to be copied for the first kernel, which gets the call itself
-        laid = call.map(lambda path, x: x.clone(memory_format=CONTIGUOUS) if path in far else _copy_whole(x))
+        laid = call.map(
+            lambda path, x: x.clone(memory_format=torch.contiguous_format) if path in far else _copy_whole(x)
+        )
     return Kept(laid, laid.map(lambda path, x: x.contiguous()), far)
 
 

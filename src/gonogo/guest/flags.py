@@ -220,7 +220,12 @@ def put(state: Mapping[str, Any]) -> list[str]:
 
 def _are_alike(now: Any, wanted: Any) -> bool:
     """Whether a switch need not be set; one that torch does not tell cannot be."""
-    return bool(now == wanted) or wanted == MIXED or {now, wanted} == {"none", "ieee"}
+    return bool(now == wanted) or wanted == MIXED or _mean_same(now, wanted)
+
+
+def _mean_same(one: Any, other: Any) -> bool:
+    """Whether two values are torch's two words for full precision."""
+    return {one, other} == {"none", "ieee"}
 
 
 @contextmanager
@@ -228,7 +233,7 @@ def keep(state: Mapping[str, Any] | None = None) -> Iterator[list[str]]:
     """Inside, switches are as they are, or as in a state; afterwards as before. The list has what was changed."""
     before = capture()
     inside = before | dict(state or {})
-    other = [name for name in before if not _are_alike(before[name], inside[name])]
+    other = [name for name in before if before[name] != inside[name] and not _mean_same(before[name], inside[name])]
     put({name: inside[name] for name in other})
     changed: list[str] = []
     try:

@@ -54,7 +54,7 @@ def launch_looks(looks: Sequence[Look], device: torch.device) -> torch.Tensor:
     from gonogo.instrument.triton_kernels.look import look_kernel
 
     rows = [_describe(look) for look in looks]
-    table = torch.tensor(rows, dtype=torch.int64).to(device, non_blocking=True)  # else for all that came before
+    table = torch.tensor(rows, dtype=torch.int64).to(device)
     counts = torch.zeros(len(looks), dtype=torch.int64, device=device)
     most = max((row[3] for row in rows), default=0)
     programs = max(1, min(MOST_PROGRAMS, -(-most // BLOCK)))

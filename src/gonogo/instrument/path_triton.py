@@ -65,9 +65,10 @@ BINS = 4096
 # Where one int64 buffer takes all results, so that one copy brings them: totals as scan_kernel's rows, then per
 # bracket the bins that hold the wanted ranks, how many kept values lie below these, and how many were kept.
 # Behind what is fetched stand the programs' rows and, in int32, the histograms of the three brackets.
-PICKS_AT, HEAD = 16, 28
-MOST_WORDS = 48
-"""Of what is fetched, all that are numbers and not values."""
+# A first pass puts more behind that: the ends of brackets, three numbers of values seen in the bins, three pairs of
+# extremes of those that found no room, and the values.
+LOWS_AT, HIGHS_AT, PICKS_AT, HEAD = 9, 12, 16, 28
+SCALARS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = HEAD, HEAD + 11, HEAD + 14, HEAD + 20
 N_ROWS = 16
 N_READ_ROWS = 6
 
@@ -273,7 +274,7 @@ class Launched:
     ) -> Launched:  # fmt: skip
         """Wait for a pass that was launched."""
         fetched = results.out[: results.rows_at].cpu().numpy()
-        words, floats = fetched[:MOST_WORDS].tolist(), fetched[:N_ROWS].view(np.float64).tolist()
+        words, floats = fetched[:VALUES_AT].tolist(), fetched[:N_ROWS].view(np.float64).tolist()
         return cls(fetched, words, floats, results, kept, scalars, stride, count_high, tied)
 
     def is_odd(self) -> bool:
@@ -310,17 +311,26 @@ class Launched:
         self, count: int, brackets: Sequence[Bracket], ready: Sequence[Ready | None] = (None, None, None)
     ) -> list[Caught]:
         """What each bracket caught."""
-        padding = -count % self.results.block
-        return [self._catch(k, bracket, padding, ready[k]) for k, bracket in enumerate(brackets)]
+        return [self._catch(k, bracket, count, ready[k]) for k, bracket in enumerate(brackets)]
 
-    def _catch(self, k: int, bracket: Bracket, padding: int, ready: Ready | None) -> Caught:
-        low = self.words[9 + k] - (padding if bracket.low > 0 else 0)
-        inside = self.words[PICKS_AT + 4 * k + 3] if self.kept.numel() else 0
-        high = self.words[12 + k] - (padding if bracket.high > 0 else 0) if self.count_high else low + inside
+    def _catch(self, k: int, bracket: Bracket, count: int, ready: Ready | None) -> Caught:
+        below_low, below_high = self.count_below(k, bracket.low, bracket.high, count)
         values: Any = NO_VALUES
         if bracket.capacity:
+            inside = self._count_kept(k)
             values = DeviceValues(self.kept, self.scalars, bracket, k, inside, self.results, ready)
-        return Caught(low, high, values)
+        return Caught(below_low, below_high, values)
+
+    def count_below(self, k: int, low: float, high: float, count: int) -> tuple[int, int]:
+        """Errors below the two ends of bracket k, without the padding, which reads as 0 against 0."""
+        padding = -count % self.results.block
+        below_low = self.words[LOWS_AT + k] - (padding if low > 0 else 0)
+        if not self.count_high:
+            return below_low, below_low + self._count_kept(k)
+        return below_low, self.words[HIGHS_AT + k] - (padding if high > 0 else 0)
+
+    def _count_kept(self, k: int) -> int:
+        return self.words[PICKS_AT + 4 * k + 3] if self.kept.numel() else 0
 
 
 def coarsen(low: float, high: float) -> tuple[float, float]:

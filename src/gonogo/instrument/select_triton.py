@@ -22,12 +22,14 @@ from gonogo.instrument.operands import Aligned
 from gonogo.instrument.partials import Bracket, Caught, Pair, Scan, is_short
 from gonogo.instrument.path_triton import (
     BINS,
-    HEAD,
+    EXTREMES_AT,
     KIND,
-    MOST_WORDS,
     NO_INDEX,
     NO_VALUES,
     PICKS_AT,
+    SCALARS_AT,
+    SEEN_AT,
+    VALUES_AT,
     DeviceValues,
     Launched,
     Ready,
@@ -71,9 +73,6 @@ THINNING = 16
 """Every so-manieth of the sorted sample goes to the host: brackets are some 2,000 sample ranks wide."""
 CAPACITY = 2**20
 """Errors a bracket may keep, 8 MiB; the three of the first pass may share three times that."""
-# Where the first pass puts what it finds, in int64 words behind totals and picked bins: the ends of brackets, three
-# numbers of values seen in the bins, three pairs of extremes of values that found no room, and the values.
-SCALARS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = HEAD, HEAD + 11, HEAD + 14, MOST_WORDS
 READY = 1024
 """Values of wanted bins fetched per bracket along with everything else; a bin holds some 200."""
 
@@ -89,7 +88,7 @@ class Plan:
     """Between which ranks of a row of the sample each group of wanted ranks lies."""
     expect: int
     """Errors that brackets will hold."""
-    given: torch.Tensor
+    scalars: torch.Tensor
     """Tolerance, largest value and wanted ranks, as kernels read them."""
     block: int
     programs: int
@@ -127,28 +126,33 @@ def _settle_at_once(launched: Launched, ranks: Sequence[Sequence[int]], count: i
 
     By plain numbers, without what a search keeps of its brackets: the GPU waits meanwhile.
     """
-    words, padding = launched.words, -count % launched.results.block
-    ends = launched.fetched[SCALARS_AT:SEEN_AT].view(np.float64).tolist()
     found: dict[int, float] = {}
-    for k, group in enumerate(ranks):
-        low, high = ends[2 + 2 * k], ends[3 + 2 * k]
-        below = words[9 + k] - (padding if low > 0 else 0)
-        if (ends[8 + k] == low) != launched.tied or below > group[0]:
+    for k, (group, (low, high)) in enumerate(zip(ranks, _list_ends(launched), strict=True)):
+        below, below_high = launched.count_below(k, low, high, count)
+        if _has_guessed_wrong(launched, k) or not below <= group[0] <= group[-1] < below_high:
             return None
         if launched.tied:  # one value
-            if group[-1] >= words[12 + k] - (padding if high > 0 else 0):
-                return None
             found |= dict.fromkeys(group, low)
             continue
         ready = _take_ready(launched, k)
-        if ready is None:
+        inside = [] if ready is None else [rank - below - ready[0] for rank in group]
+        if ready is None or inside[0] < 0 or inside[-1] >= len(ready[1]):
             return None
-        inside = [rank - below - ready[0] for rank in group]
-        if inside[0] < 0 or inside[-1] >= len(ready[1]):
-            return None
-        ordered = np.sort(ready[1])
+        ordered = ready[1] if ready[1].strides == (0,) else np.sort(ready[1])  # all tied: nothing to sort
         found |= {rank: float(ordered[at]) for rank, at in zip(group, inside, strict=True)}
     return found
+
+
+def _list_ends(launched: Launched) -> list[tuple[float, float]]:
+    """Low and high of each bracket."""
+    ends = launched.fetched[SCALARS_AT + 2 : SCALARS_AT + 8].view(np.float64).tolist()
+    return [(ends[0], ends[1]), (ends[2], ends[3]), (ends[4], ends[5])]
+
+
+def _has_guessed_wrong(launched: Launched, k: int) -> bool:
+    """Whether bracket k is one value where errors were to be kept, or the other way round."""
+    words = launched.words
+    return (words[SCALARS_AT + 8 + k] == words[SCALARS_AT + 2 + 2 * k]) != launched.tied
 
 
 def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -> Launched | None:
@@ -170,7 +174,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
         if plan.tied:
             launch(
                 sample_and_place_kernel, 1,
-                *flat, count, out, plan.fetched, *plan.spots, plan.given, SCALARS_AT,
+                *flat, count, out, plan.fetched, *plan.spots, plan.scalars, SCALARS_AT,
                 KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=ROW,
                 num_warps=SAMPLE_WARPS, enable_fp_fusion=False,
             )  # fmt: skip
@@ -186,7 +190,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
             )  # fmt: skip
             scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
             launch(
-                place_kernel, 3, words, *plan.spots, plan.given, scalars,
+                place_kernel, 3, words, *plan.spots, plan.scalars, scalars,
                 ROW=ROW, ROWS=plan.rows, num_warps=path_triton.WARPS,
             )  # fmt: skip
         enqueue_scan(
@@ -199,7 +203,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
             True,
             count_high=plan.tied,
             has_atol=not math.isnan(atol),
-            ranks=plan.given[2:],
+            ranks=plan.scalars[2:],
         )
         if not plan.tied:
             launch(
@@ -224,21 +228,19 @@ def _plan_pass(
     expect = int(1.25 * sum(count * (spots[i + 1] - spots[i]) / ROW for i in (0, 2, 4)))
     if count < rows * ROW or (expect > 3 * CAPACITY and not tied):
         return None
-    given = make_scalars((atol, formats[0].largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
+    scalars = make_scalars((atol, formats[0].largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
     walk = choose_walk(*formats, count, device)
-    return Plan(tied, rows, spots, expect, given, *walk, VALUES_AT + (0 if tied else 3 * READY))
+    return Plan(tied, rows, spots, expect, scalars, *walk, VALUES_AT + (0 if tied else 3 * READY))
 
 
 def settle_unseen(launched: Launched, count: int) -> tuple[list[Bracket], list[Caught]]:
     """Brackets and what they caught, of a first pass that has not settled all; one that tells nothing is empty."""
-    ends = launched.fetched[SCALARS_AT:SEEN_AT].view(np.float64).tolist()
     tied = launched.tied
-    brackets = [Bracket(ends[2 + 2 * k], ends[3 + 2 * k], 1, 0 if tied else 1) for k in range(3)]
+    brackets = [Bracket(low, high, 1, 0 if tied else 1) for low, high in _list_ends(launched)]
     ready = [None if tied else _take_ready(launched, k) for k in range(3)]
     caught = launched.catch(count, brackets, ready)
     for k in range(3):
-        if (ends[8 + k] == brackets[k].low) != tied:
-            # The guess was wrong: what the kernel counted is not what this bracket stands for.
+        if _has_guessed_wrong(launched, k):  # what the kernel counted is not what this bracket stands for
             brackets[k], caught[k] = Bracket(0.0, 0.0), Caught(0, 0, NO_VALUES)
     return brackets, caught
 

@@ -6,14 +6,14 @@ import math
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from gonogo.cases import Call, Case, Planned, make_call
+from gonogo.cases import Call, Case, Planned, make_call, refuse_without_room
 from gonogo.errors import CaseTooLarge
 from gonogo.ops import Kernel, Op
 from gonogo.runners.device import lost_on
@@ -43,29 +43,30 @@ TURN_S = 1e-4
 """Seconds for which a thread that draws may keep the interpreter to itself; Python's own 5 ms are those of a case.
 
 Whoever calls torch lets go of the interpreter at every call, and then waits so long for it."""
-_busy = threading.Lock()
-_turns: list[float] = []
-"""What was set before, once for each that has asked for quick turns."""
+_intervals_lock = threading.RLock()
+_intervals_s: list[float] = []
+"""What the interval was at first, once for each that is inside `quick_turns`."""
 
 
 @contextmanager
 def quick_turns() -> Iterator[None]:
-    """Inside, threads take turns quickly; behind the last of several that are inside at once, as before."""
-    with _busy:
-        _turns.append(sys.getswitchinterval() if not _turns else _turns[0])
-        sys.setswitchinterval(min(TURN_S, _turns[0]))
+    """Inside, threads take turns quickly; the interval is put back when the last of several leaves."""
+    with _intervals_lock:
+        first = _intervals_s[0] if _intervals_s else sys.getswitchinterval()
+        _intervals_s.append(first)
+        sys.setswitchinterval(min(TURN_S, first))
     try:
         yield
     finally:
-        with _busy:
-            before = _turns.pop()
-            if not _turns:
-                sys.setswitchinterval(before)
+        with _intervals_lock:
+            _intervals_s.pop()
+            if not _intervals_s:
+                sys.setswitchinterval(first)
 
 
 def make_ahead(
     make: Callable[[Case], Made], cases: Sequence[Case], start: Callable[[], None] = lambda: None
-) -> Iterator[Made]:
+) -> Generator[Made]:
     """What `make` makes of each case, in order, by threads that are some cases ahead; each begins with `start`."""
     if not cases:
         return
@@ -155,10 +156,18 @@ class InProcess:
     ) -> Iterator[list[Record]]:
         """Records of each case, of those kernels that take its dtype, as soon as the case is done."""
         from gonogo.execution import kept
-        from gonogo.execution.job import Job, make_records
 
         fresh = [kept.STORE.find(self.op, case, self.device) is None for case, _ in planned]
         calls = self._make_calls([case for (case, _), is_fresh in zip(planned, fresh, strict=True) if is_fresh])
+        with closing(calls):  # an error that somebody keeps would keep its threads, too
+            yield from self._run_planned(planned, fresh, calls, kernels, worst)
+
+    def _run_planned(
+        self, planned: Sequence[Planned], fresh: Sequence[bool], calls: Iterator[Call | None],
+        kernels: Sequence[Kernel], worst: int,
+    ) -> Iterator[list[Record]]:  # fmt: skip
+        from gonogo.execution.job import Job, make_records
+
         for number, (case, strategy) in enumerate(planned):
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
             job = Job(
@@ -213,7 +222,8 @@ class InProcess:
         known = kept.STORE.find(self.op, job.case, self.device)
         if known is None:
             call = call or make_call(job.case, self.device, self.op)
-            known = kept.start_keeping(self.op, call)
+            with refuse_without_room(job.case, self.op, self.device):
+                known = kept.start_keeping(self.op, call)
         with _one_thread() if self.device == "cuda" else nullcontext():
             records = list(run_job(
                 job, lambda kernel: None, call=call, kept=known, keep_error=self._keep_error, guests=self.guests
@@ -229,12 +239,12 @@ class InProcess:
         if kernel.role == "candidate" and not self.raised:
             self.raised.append(error)
 
-    def _make_calls(self, cases: Sequence[Case]) -> Iterator[Call | None]:
+    def _make_calls(self, cases: Sequence[Case]) -> Generator[Call | None]:
         """The arguments of each case; while a GPU is at work on one, those of the next are drawn."""
         make = partial(_try_call, device=self.device, op=self.op)
         # Cores are the kernel's; and a generator of a user's may draw from what all threads share.
         if self.device == "cpu" or self.op.draw is not None:
-            return map(make, cases)
+            return (make(case) for case in cases)
         from torch.cuda import current_device, set_device
 
         return make_ahead(make, cases, partial(set_device, current_device()))  # a thread has a device of its own
