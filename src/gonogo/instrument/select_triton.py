@@ -18,13 +18,9 @@ import torch
 from gonogo.formats import FORMATS
 from gonogo.instrument import path_triton
 from gonogo.instrument.launch_triton import launch, on_device
-from gonogo.instrument.operands import Aligned
-from gonogo.instrument.partials import Bracket, Caught, Pair, Scan, is_short
-from gonogo.instrument.path_triton import (
+from gonogo.instrument.launched_triton import (
     BINS,
     EXTREMES_AT,
-    KIND,
-    NO_INDEX,
     NO_VALUES,
     PICKS_AT,
     SCALARS_AT,
@@ -34,9 +30,15 @@ from gonogo.instrument.path_triton import (
     Launched,
     Ready,
     Results,
+    count_words,
+)
+from gonogo.instrument.operands import Aligned
+from gonogo.instrument.partials import Bracket, Caught, Pair, Scan, is_short
+from gonogo.instrument.path_triton import (
+    KIND,
+    NO_INDEX,
     choose_walk,
     coarsen,
-    count_words,
     enqueue_scan,
     make_scalars,
     make_slots,
