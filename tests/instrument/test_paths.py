@@ -123,6 +123,34 @@ def assert_triton_agrees(actual: Floats, expected: Floats, monkeypatch: pytest.M
         )
 
 
+@pytest.mark.parametrize(
+    ("stored", "without_room", "settles"),
+    [((0.5, 0.5), (0.5, 0.5), True), ((0.5, 0.25), (0.5, 0.5), False), ((0.5, 0.5), (0.25, 0.5), False),
+     ((0.5, 0.5), (0.25, 0.25), False), ((0.0, 0.0), (0.0, 0.5), False), ((0.0, 0.0), (0.0, 0.0), True)],
+)  # fmt: skip
+def test_a_bin_is_one_value_only_if_all_of_it_is(
+    stored: tuple[float, ...], without_room: tuple[float, ...], settles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more values than come along those that do, and the extremes of the others."""
+    pytest.importorskip("torch")
+    from gonogo.instrument import launched_triton as at
+    from gonogo.instrument import path_triton, select_triton
+
+    monkeypatch.setattr(select_triton, "READY", 2)
+    fetched = np.zeros(at.VALUES_AT + 6, np.int64)
+    least, largest = (np.float64(x).view(np.int64) for x in (min(without_room), max(without_room)))
+    fetched[at.SEEN_AT] = 4
+    fetched[at.EXTREMES_AT : at.EXTREMES_AT + 2] = largest, path_triton.NO_INDEX - least
+    fetched[at.VALUES_AT : at.VALUES_AT + 2] = np.array(stored).view(np.int64)
+    unused: Any = None
+    launched = at.Launched(
+        fetched, fetched[: at.VALUES_AT].tolist(), [], unused, unused, unused, 1, count_high=False, tied=False
+    )
+    ready = select_triton._take_ready(launched, 0)
+    assert (ready is not None) == settles
+    assert ready is None or (len(ready[1]), *ready[1][:2]) == (4, *stored)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("alone", [True, False])
 def test_more_values_in_a_bin_than_come_along(alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
