@@ -15,7 +15,7 @@ from gonogo.errors import CampaignFailed, InputError, ReferenceFailed
 from gonogo.execution.job import make_records
 from gonogo.records import read_run
 from gonogo.runners.job_queue import READ_AHEAD, JobQueue
-from gonogo.runners.pool import Pool
+from gonogo.runners.pool import Pool, Worker
 from gonogo.runners.sharing import PIPES, Sharing
 from gonogo.schema import Outcome
 
@@ -135,6 +135,23 @@ def test_a_job_is_owed_to_a_worker_behind_one_that_has_none(monkeypatch: pytest.
         alarm.cancel()
         pool.close()
     assert {record.outcome for records in ended for record in records} == {"ok", "crashed"}
+
+
+def test_a_job_handed_ahead_to_a_worker_that_dies_is_run_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead: list[int] = []
+    hand_ahead = Worker.hand_ahead
+    monkeypatch.setattr(Worker, "hand_ahead", lambda self, job: (ahead.append(job.number), hand_ahead(self, job)))
+    plan = make_plan("fated", 8)
+    pool = Pool(2, Allowance(), sharing=None)
+    try:
+        cases = list(pool.run(plan.jobs()))
+    finally:
+        pool.close()
+    names = [kernel.name for kernel in next(plan.jobs()).kernels]
+    assert [[record.kernel for record in records] for records in cases] == [names] * 8
+    assert len({records[0].case for records in cases}) == 8
+    assert {record.outcome for records in cases for record in records if record.kernel == "dies"} == {"crashed"}
+    assert 0 < len(ahead) < 8  # the last go to whoever is free
 
 
 @pytest.mark.parametrize("shared", ["shared", "lost at once"])

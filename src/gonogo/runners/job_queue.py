@@ -23,6 +23,9 @@ class Queue(Protocol):
     def put(self, job: Job) -> None:
         """Hand back what is left of a job."""
 
+    def count_waiting(self) -> int:
+        """Jobs that wait now, as far as they are known."""
+
     @property
     def is_ended(self) -> bool:
         """Whether none is left, and none will come but what is handed back."""
@@ -57,6 +60,10 @@ class JobQueue:
         """Hand in a job, or back what is left of one."""
         self._waiting.setdefault((job.case.op, job.case.dtype), deque()).append(job)
         self._count += 1
+
+    def count_waiting(self) -> int:
+        """Jobs that wait, of those read ahead."""
+        return self._count
 
     def forget(self, worker: Hashable) -> None:
         """Let others begin what a worker has begun that is gone, and all that it had loaded with it."""
@@ -97,6 +104,11 @@ class SentJobs:
         """Hand back what is left of a job."""
         with self._lock:
             self._begun.append(job)
+
+    def count_waiting(self) -> int:
+        """Jobs that none has begun."""
+        with self._lock:
+            return len(self._begun) + sum(map(len, self._waiting))
 
     def release(self, most: int) -> list[Job]:
         """Take back jobs that none has begun, so many at most, for others to run: those that would come last."""

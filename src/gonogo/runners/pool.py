@@ -10,7 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
@@ -92,6 +92,8 @@ class Worker:
         self.server = find_fork_server()
         theirs.close()
         self.job: Job | None = None
+        self.next: Job | None = None
+        """A job that waits in its pipe, so that it need not wait for the campaign between two."""
         self.kernel: str | None = None
         self.records: list[Record] = []
         self.ready = False
@@ -106,9 +108,22 @@ class Worker:
         self.job, self.kernel, self.records, self.since = job, None, [], time.monotonic()
         self.pipe.send(job)
 
-    def kill(self) -> str:
-        """End it, whatever it is doing, and all that it has started; what it printed last."""
+    def hand_ahead(self, job: Job) -> None:
+        """Hand it the job that follows the one it is at."""
+        self.next = job
+        self.pipe.send(job)
+
+    def finish(self) -> None:
+        """Take note that it has done with its job, and is at the next, if it has one."""
+        self.job, self.next, self.kernel, self.records = self.next, None, None, []
+
+    def terminate(self) -> None:
+        """Tell it to end, whatever it is doing, and all that it has started."""
         self.process.terminate()  # its keeper, which ends the rest
+
+    def kill(self) -> str:
+        """End it, and wait until it has; what it printed last."""
+        self.terminate()
         self.process.join()
         self.pipe.close()
         return self.transcript.close()
@@ -209,7 +224,11 @@ class Pool:
                 if worker.ready and worker.job is None:
                     job, worker.owed = worker.owed or queue.take(position), None
                     if job is not None:
-                        self._start(worker, job)
+                        self._send(worker.start, job)
+                elif worker.job is not None and worker.next is None and self._hands_ahead(queue):
+                    job = queue.take(position)
+                    if job is not None:
+                        self._send(worker.hand_ahead, job)
             for number, records, rest in self._poll():
                 records_of[number] = records_of.pop(number, []) + records
                 if rest is None:
@@ -217,9 +236,16 @@ class Pool:
                 elif all(worker.owed is not rest for worker in self._workers):  # else it is some worker's first
                     queue.put(rest)
 
-    def _start(self, worker: Worker, job: Job) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: _poll sees the job and its end
-            worker.start(job)
+    def _hands_ahead(self, queue: Queue) -> bool:
+        """Whether workers get a job before they are done: not where they judge strangers, nor the last of a plan.
+
+        Those go to whoever is free first.
+        """
+        return self._stem is None and queue.count_waiting() > 2 * len(self._workers)
+
+    def _send(self, hand: Callable[[Job], None], job: Job) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has died: _poll sees the job and its end
+            hand(job)
 
     def _poll(self) -> Iterator[tuple[int, list[Record], Job | None]]:
         """(number of a case, its records, what is left to run of it)."""
@@ -246,7 +272,7 @@ class Pool:
                     worker.ready = True
                     self._check_own_size(worker)
                 elif kind == "failed":
-                    worker.job = None  # it waits for the next one
+                    worker.finish()  # it waits for the next one, or is at it
                     raise content
                 elif kind == "told":
                     self.told = self.told.join(content)
@@ -259,8 +285,9 @@ class Pool:
                     worker.records.append(content)
                 else:
                     assert worker.job is not None
-                    number, worker.job = worker.job.number, None
-                    yield number, worker.records, None
+                    number, records = worker.job.number, worker.records
+                    worker.finish()
+                    yield number, records, None
         except (EOFError, ConnectionResetError, OSError):
             yield from self._replace(worker, "crashed", None)
 
@@ -321,6 +348,8 @@ class Pool:
         fresh.owed = worker.owed
         if job is None:
             return
+        if worker.next is not None:  # it was not begun
+            yield worker.next.number, [], worker.next
         if may_be_anothers:
             if records and records[-1].outcome == "crashed":  # its own word on that is not believed
                 records = records[:-1]
@@ -357,7 +386,9 @@ class Pool:
             )
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers: at once, for one that has used a GPU takes a while."""
+        for worker in self._workers:
+            worker.terminate()
         for worker in self._workers:
             worker.kill()
         if self._stem is not None:

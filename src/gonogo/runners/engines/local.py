@@ -8,7 +8,7 @@ from typing import Any
 
 from gonogo.errors import InputError
 from gonogo.execution.job import Job
-from gonogo.runners.device import count_workers, find_device
+from gonogo.runners.device import count_workers, find_device, has_driver
 from gonogo.runners.engines import Order
 from gonogo.runners.environment import describe_environment, name_machine
 from gonogo.runners.fork_server import start_fork_server
@@ -28,7 +28,12 @@ class Local:
     """Runs jobs in processes of this machine."""
 
     def find_device(self, name: str) -> str:
-        """`auto` → cuda where there is a GPU, else cpu; anything else is checked."""
+        """`auto` → cuda where there is a GPU, else cpu; anything else is checked.
+
+        To find one this process loads torch; what workers are forked from is to load it at the same time.
+        """
+        if name in ("auto", "cuda") and has_driver():
+            _start_fork_server()
         return find_device(name)
 
     def list_kinds(self, device: str) -> tuple[str, ...]:
@@ -51,8 +56,7 @@ class LocalCrew:
         self._workers = order.workers or count_workers(order.device)
         self._pool: Pool | None = None
         self._sharing: Sharing | None = None
-        with suppress(OSError, EOFError):  # which the pool tells of, when it comes to that
-            start_fork_server()
+        _start_fork_server()
         if order.device == "cuda":
             wanted = self._workers > 1 and order.allowance.shares_gpu
             self._sharing = find_sharing() or (start_sharing() if wanted else None)
@@ -87,3 +91,8 @@ class LocalCrew:
         finally:
             if self._sharing is not None:
                 self._sharing.close()
+
+
+def _start_fork_server() -> None:
+    with suppress(OSError, EOFError):  # which the pool tells of, when it comes to that
+        start_fork_server()
