@@ -72,7 +72,7 @@ def is_short(actual: Format, expected: Format) -> bool:
 def sum_exactly(terms: Sequence[float | Fraction]) -> float | Fraction:
     """Sum without rounding in between; a Fraction only where a float64 would overflow."""
     try:
-        if not any(isinstance(x, Fraction) for x in terms):
+        if Fraction not in map(type, terms):
             return math.fsum(terms)
     except (OverflowError, ValueError):  # finite terms with an infinite sum; infinities of both signs
         pass
