@@ -314,7 +314,7 @@ class Record(Measured):
     signal: float | None = None
     """How far beyond rounding the two are apart."""
     time_us: float | None = None
-    """Of the second call."""
+    """Of the second call, where it was timed: not where a record is for a verdict alone."""
     stats: ErrorStats | None = None
     """The paper's record, where one was asked for."""
     policies: Mapping[str, float | None] = field(default_factory=dict)
@@ -332,7 +332,7 @@ class Record(Measured):
     set_up: bool = True
     """Whether the case could be set up; where not, no kernel has run."""
 
-    def take(self, measured: Measured, outcome: Outcome, time_us: float) -> Record:
+    def take(self, measured: Measured, outcome: Outcome, time_us: float | None) -> Record:
         """The same with what an output reads, and what became of it."""
         readings = {name: getattr(measured, name) for name in READ}
         return replace(

@@ -31,19 +31,22 @@ from gonogo.ops import Kernel
 __all__ = ["FILLINGS", "Leaves", "call_twice", "make_form", "shares_memory", "take_leaves", "to_torch"]
 
 
-def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tuple[Leaves, Leaves, float]:
+def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tuple[Leaves, Leaves, float | None]:
     """Two outputs on the same inputs in freshly poisoned memory, and the seconds of the second call.
 
-    The first is a copy: a kernel may hand out the same memory again. The second is what the kernel returned.
+    The first is a copy: a kernel may hand out the same memory again. The second is what the kernel returned. For a
+    verdict alone nothing is timed, so that a GPU need not be waited for: what it did shows in what is fetched.
     """
     bench.strays, bench.guards = 0, []
     held = list_state(function) if isinstance(function, torch.nn.Module) else {}
     form = make_form(kernel, bench, held)
     first = _call(function, form, bench, 0, timed=False)
     copied = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
-    synchronize(bench.job.device)
-    again = _call(function, form, bench, 1, timed=True)
-    return copied, again.leaves, again.elapsed_s
+    timed = not bench.job.bounds_only
+    if timed:
+        synchronize(bench.job.device)
+    again = _call(function, form, bench, 1, timed=timed)
+    return copied, again.leaves, again.elapsed_s if timed else None
 
 
 def make_form(kernel: Kernel, bench: Bench, state: dict[str, torch.Tensor]) -> Form:

@@ -97,7 +97,7 @@ def run_kernel(bench: Bench, kernel: Kernel) -> Record:
         bench.restore_inputs()
         return record.end(_tell_changed(changed))
     try:
-        return _measure(bench, kernel, record, first, again, elapsed * 1e6)
+        return _measure(bench, kernel, record, first, again, elapsed)
     except GonogoError:
         raise
     except Exception as error:  # whatever an output does that is looked at
@@ -142,7 +142,7 @@ def _run_elsewhere(bench: Bench, kernel: Kernel, record: Record, refused: str | 
     bench.strays, bench.aliases, bench.changed = called.strays, dict(called.aliases), list(called.parameters)
     bench.told_changed, bench.told_shared, bench.unrepeated = called.changed, called.shared, called.unrepeated
     record = replace(record, passes_own=passes_own(bench, called.first))
-    return _measure(bench, kernel, record, called.first, called.again, called.elapsed_s * 1e6)
+    return _measure(bench, kernel, record, called.first, called.again, called.elapsed_s)
 
 
 def passes_own(bench: Bench, leaves: Leaves) -> bool | None:
@@ -159,8 +159,11 @@ def passes_own(bench: Bench, leaves: Leaves) -> bool | None:
         return False  # where the check itself stumbles over an output, that does not pass
 
 
-def _measure(bench: Bench, kernel: Kernel, record: Record, first: Leaves, again: Leaves, time_us: float) -> Record:
+def _measure(
+    bench: Bench, kernel: Kernel, record: Record, first: Leaves, again: Leaves, elapsed_s: float | None
+) -> Record:
     """The record of a kernel that has run, with whatever can be read of its output."""
+    time_us = None if elapsed_s is None else elapsed_s * 1e6
     outcome, pairs, near = find_fault(first, again, kernel, bench)
     if outcome.word not in MEASURED:
         return replace(record, time_us=time_us).end(outcome)

@@ -17,7 +17,7 @@ from gonogo.guest.calling import WRITTEN
 from gonogo.guest.failure import format_error, tell_error
 from gonogo.guest.poison import poison_bits
 from gonogo.instrument.host_copies import fetch
-from gonogo.instrument.looks import INTEGERS, Look, count_unlike
+from gonogo.instrument.looks import Look, count_unlike, view_bits
 from gonogo.ops import Kernel
 from gonogo.schema import Outcome
 
@@ -38,10 +38,11 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
     usable = [] if wrong or isinstance(pairs, Outcome) else pairs
     before, written = dict(bench.pristine.tensors), (*bench.op.mutates, *bench.op.scratch)
     kept = [(path, x) for path, x in bench.call.tensors if not _is_of(path, written)]
-    compared = [Look(_bits(x), _bits(before[path])) for path, x in kept]
+    compared = [Look(_lay_flat(x), _lay_flat(before[path])) for path, x in kept]
     for pair in usable:
         leaf, repeated = as_tensor(first[pair.path]), as_tensor(again[pair.path])
-        compared += [Look(_bits(leaf), _bits(repeated).to(leaf.device)), _find_unwritten(leaf, repeated, bench)]
+        compared.append(Look(_lay_flat(leaf), _lay_flat(repeated).to(leaf.device)))
+        compared.append(_find_unwritten(leaf, repeated, bench))
     guards = [guard for guard in (find_guard(x) for _, x in bench.call.tensors) if guard is not None]
     around = [Look(guard, GUARD_BITS[guard.dtype.itemsize]) for guard in guards]
     around += [Look(guard, held) for guard, held in bench.guards]
@@ -125,12 +126,12 @@ def _find_unwritten(leaf: torch.Tensor, again: torch.Tensor, bench: Bench) -> Lo
         # Memory of other formats is not poisoned: what stands there may well be a value.
         if pattern is None:
             return Look(torch.ones(leaf.numel(), dtype=torch.int8, device=leaf.device), 0)
-        return Look(_bits(leaf), pattern)
+        return Look(_lay_flat(leaf), pattern)
     if leaf.dtype is torch.bool:
-        return Look(_bits(again) * 2 + _bits(leaf), 2)  # false in the first call, true in the second
+        return Look(_read_bits(again) * 2 + _read_bits(leaf), 2)  # false in the first call, true in the second
     width = leaf.dtype.itemsize
     fillings = [int.from_bytes(bytes([filling]) * width, "little", signed=True) for filling in FILLINGS]
-    untouched = (_bits(leaf) == fillings[0]) & (_bits(again).to(leaf.device) == fillings[1])
+    untouched = (_read_bits(leaf) == fillings[0]) & (_read_bits(again).to(leaf.device) == fillings[1])
     return Look(untouched, True)
 
 
@@ -182,5 +183,10 @@ def _count_different(
     return counted.tolist(), dict(zip(leaves, fetched, strict=True))
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().contiguous().view(INTEGERS[tensor.dtype.itemsize])
+def _lay_flat(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements in one stretch of memory. Where they are, no view is made: that takes the host time."""
+    return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+
+
+def _read_bits(tensor: torch.Tensor) -> torch.Tensor:
+    return view_bits(_lay_flat(tensor))

@@ -235,13 +235,14 @@ def keep(state: Mapping[str, Any] | None = None) -> Iterator[list[str]]:
     inside = before | dict(state or {})
     other = [name for name in before if before[name] != inside[name] and not _mean_same(before[name], inside[name])]
     put({name: inside[name] for name in other})
+    seen = before | {name: inside[name] for name in other}
     changed: list[str] = []
     try:
         yield changed
     finally:
-        if other or capture() != before:  # mostly neither, and then one look at all of them is enough
+        if capture() != seen:  # mostly not, and then one look at all of them is enough
             changed += put(inside)
-            put({name: before[name] for name in other})
+        put({name: before[name] for name in other})
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from gonogo.instrument.paths import triton_works
@@ -21,14 +22,20 @@ MOST_PROGRAMS = 256
 
 @dataclass(frozen=True)
 class Look:
-    """A contiguous array of integers, and what it must hold: as much of another array, or a number everywhere."""
+    """A contiguous array, and the bits that it must hold: of as much of another array, or a number's everywhere."""
 
     array: torch.Tensor
     wanted: torch.Tensor | int
 
     def count(self) -> torch.Tensor:
         """Elements that are not what they must be."""
-        return (self.array != self.wanted).sum()
+        wanted = view_bits(self.wanted) if isinstance(self.wanted, torch.Tensor) else self.wanted
+        return (view_bits(self.array) != wanted).sum()
+
+
+def view_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous array's bits as integers."""
+    return tensor.detach().view(INTEGERS[tensor.dtype.itemsize])
 
 
 def count_unlike(looks: Sequence[Look]) -> torch.Tensor:
@@ -41,10 +48,12 @@ def count_unlike(looks: Sequence[Look]) -> torch.Tensor:
 
 
 def _is_near(look: Look, device: torch.device) -> bool:
-    """Whether all of a look is on the one device, in integers of one width."""
+    """Whether all of a look is on the one device, in elements of one width, of which there are integers."""
+    if look.array.itemsize not in INTEGERS:
+        return False
     if not isinstance(look.wanted, torch.Tensor):
         return look.array.device == device
-    alike = look.wanted.dtype == look.array.dtype and look.wanted.numel() == look.array.numel()
+    alike = look.wanted.itemsize == look.array.itemsize and look.wanted.numel() == look.array.numel()
     return alike and look.array.device == look.wanted.device == device
 
 
@@ -54,13 +63,15 @@ def launch_looks(looks: Sequence[Look], device: torch.device) -> torch.Tensor:
     from gonogo.instrument.triton_kernels.look import look_kernel
 
     rows = [_describe(look) for look in looks]
-    table = torch.tensor(rows, dtype=torch.int64).to(device)
-    counts = torch.zeros(len(looks), dtype=torch.int64, device=device)
+    # One copy brings the table and, before it, zeros to count from: cheaper than a launch to clear them.
+    words = np.zeros(6 * len(looks), np.int64)
+    words[len(looks) :] = np.array(rows, np.int64).reshape(-1)
+    table = torch.from_numpy(words).to(device)
     most = max((row[3] for row in rows), default=0)
     programs = max(1, min(MOST_PROGRAMS, -(-most // BLOCK)))
     with on_device(device):
-        launch(look_kernel, programs * len(looks), table, counts, programs, BLOCK=BLOCK)
-    return counts
+        launch(look_kernel, programs * len(looks), table, len(looks), programs, BLOCK=BLOCK)
+    return table[: len(looks)]
 
 
 def _describe(look: Look) -> tuple[int, int, int, int, int]:

@@ -23,10 +23,14 @@ def count_unlike(first, second, pattern, count, start, step, KIND: tl.constexpr,
 
 
 @triton.jit
-def look_kernel(table_ptr, out_ptr, programs, BLOCK: tl.constexpr):
-    """Five words to an array: its address, that of another or its own, a pattern, elements, bytes of an element."""
+def look_kernel(table_ptr, rows, programs, BLOCK: tl.constexpr):
+    """A count for each array, 0 before; behind these five words to each.
+
+    Its address, that of another or its own, a pattern, elements, bytes of an element.
+    """
     row = tl.program_id(0) // programs
-    table_ptr += 5 * row
+    count_ptr = table_ptr + row
+    table_ptr += rows + 5 * row
     first, second, pattern = tl.load(table_ptr), tl.load(table_ptr + 1), tl.load(table_ptr + 2)
     count, width = tl.load(table_ptr + 3), tl.load(table_ptr + 4)
     start = (tl.program_id(0) % programs).to(tl.int64) * BLOCK
@@ -40,4 +44,4 @@ def look_kernel(table_ptr, out_ptr, programs, BLOCK: tl.constexpr):
             unlike = count_unlike(first, second, pattern, count, start, step, tl.int32, BLOCK)
         else:
             unlike = count_unlike(first, second, pattern, count, start, step, tl.int64, BLOCK)
-        tl.atomic_add(out_ptr + row, unlike)
+        tl.atomic_add(count_ptr, unlike)
