@@ -130,7 +130,9 @@ def test_error_scale_on_cuda() -> None:
         e = torch.exp(x - x.amax(-1, keepdim=True))
         return e / e.sum(-1, keepdim=True)
 
-    x = torch.randn(64, 300, dtype=torch.float16)
+    # Not drawn anew each time: where the bias of a sum decides, a scale has ten digits alone, for it is made of
+    # what is left of terms when they are rounded, and beside that the last place of an exp is not as small.
+    x = torch.randn(64, 300, generator=torch.Generator().manual_seed(0)).half()
     expected, scale = gonogo.error_scale(softmax, (x,))
     on_gpu, scale_on_gpu = gonogo.error_scale(softmax, (x.cuda(),))
     assert on_gpu.is_cuda

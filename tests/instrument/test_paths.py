@@ -117,6 +117,8 @@ def assert_triton_agrees(actual: Floats, expected: Floats, monkeypatch: pytest.M
         monkeypatch.setattr(select_triton, "SAMPLE", 2**13)
         monkeypatch.setattr(select_triton, "ROW", 2**9)
         monkeypatch.setattr(select_triton, "FEW_ROWS", 2**4)
+        monkeypatch.setattr(select_triton, "TIED_ROW", 2**8)
+        monkeypatch.setattr(select_triton, "TIED_ROWS", 2**5)
         monkeypatch.setattr(select_triton, "THINNING", 4)
         assert_paths_agree(
             _measure_aligned(aligned, path_numpy, 1e-3), _measure_aligned(on_device(aligned), path, 1e-3)

@@ -54,21 +54,22 @@ from gonogo.instrument.selection import (
 from gonogo.instrument.triton_kernels.select import (
     bin_values_kernel,
     place_kernel,
-    sample_and_place_kernel,
     sample_kernel,
     sample_rows_kernel,
 )
 
 ROW = 2**12
-"""Sampled errors that one program sorts: enough where errors are tied."""
+"""Sampled errors that one program sorts."""
 ROWS, FEW_ROWS = 2**8, 2**5
 """Rows of them where errors are to be kept: brackets then hold 0.9 % of all, 18 MiB at 2^28 elements, or 2.2 %."""
 FEW_ARE_ENOUGH = 2**26
 """Errors up to which brackets of few rows hold no more than may be kept."""
+TIED_ROW, TIED_ROWS = 2**10, 2**7
+"""The same where errors are tied: a large sample finds the value of a rank even close to that value's last rank."""
 MEDIAN_WORTH = 2 / math.pi
 """Of a sample's rows, as the median over them has more variance than the quantile of them all."""
-SAMPLE_WARPS = 32
-"""Of a program that sorts a row."""
+SORTED_BY_WARP = 2**7
+"""Sampled errors for each warp of a program."""
 SAMPLE = 2**19
 """Sampled errors where the host places brackets: these then hold about 0.8 % of all."""
 THINNING = 16
@@ -84,6 +85,8 @@ class Plan:
     """What a first pass over arrays of one kind needs, but for their memory: looked up once for each kind."""
 
     tied: bool
+    row: int
+    """Sampled errors that a program sorts."""
     rows: int
     """Of the sample, a program's work each."""
     spots: tuple[int, ...]
@@ -92,6 +95,8 @@ class Plan:
     """Errors that brackets will hold."""
     scalars: torch.Tensor
     """Tolerance, largest value and wanted ranks, as kernels read them."""
+    ranks: torch.Tensor
+    """The last of these."""
     block: int
     programs: int
     fetched: int
@@ -173,28 +178,20 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     out = torch.empty(count_words(plan.fetched, plan.programs), dtype=torch.int64, device=device)
     results = Results(plan.block, plan.programs, out, plan.fetched)
     with on_device(device):
-        if plan.tied:
-            launch(
-                sample_and_place_kernel, 1,
-                *flat, count, out, plan.fetched, *plan.spots, plan.scalars, SCALARS_AT,
-                KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], SIZE=ROW,
-                num_warps=SAMPLE_WARPS, enable_fp_fusion=False,
-            )  # fmt: skip
-            scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)  # while the GPU is at it
-            kept = scalars[:0]
-        else:
-            kept = make_slots(plan.expect, plan.programs, device)
-            words = torch.empty(ROW * plan.rows, dtype=torch.int32, device=device)
-            launch(
-                sample_rows_kernel, plan.rows, *flat, count, words, out, out.numel(), kept, kept.numel(),
-                KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], ROW=ROW, ROWS=plan.rows,
-                num_warps=SAMPLE_WARPS, enable_fp_fusion=False,
-            )  # fmt: skip
-            scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)
-            launch(
-                place_kernel, 3, words, *plan.spots, plan.scalars, scalars,
-                ROW=ROW, ROWS=plan.rows, num_warps=path_triton.WARPS,
-            )  # fmt: skip
+        words = torch.empty(plan.row * plan.rows, dtype=torch.int32, device=device)
+        slots = plan.scalars if plan.tied else make_slots(plan.expect, plan.programs, device)
+        cleared = (0, 0) if plan.tied else (out.numel(), slots.numel())  # tied errors are counted, and none is kept
+        launch(
+            sample_rows_kernel, plan.rows, *flat, count, words, out, cleared[0], slots, cleared[1],
+            KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], ROW=plan.row, ROWS=plan.rows,
+            num_warps=plan.row // SORTED_BY_WARP, enable_fp_fusion=False,
+        )  # fmt: skip
+        scalars = out[SCALARS_AT:SEEN_AT].view(torch.float64)  # while the GPU is at it
+        kept = scalars[:0] if plan.tied else slots
+        launch(
+            place_kernel, 3, words, *plan.spots, plan.scalars, scalars,
+            ROW=plan.row, ROWS=plan.rows, num_warps=path_triton.WARPS,
+        )  # fmt: skip
         enqueue_scan(
             Pair(flat[0], actual.format, flat[1], expected.format),
             scalars,
@@ -205,7 +202,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
             True,
             count_high=plan.tied,
             has_atol=not math.isnan(atol),
-            ranks=plan.scalars[2:],
+            ranks=plan.ranks,
         )
         if not plan.tied:
             launch(
@@ -224,15 +221,17 @@ def _plan_pass(
     """The plan for so many errors between two formats; None where brackets would hold too much, or be too few."""
     formats = FORMATS[actual], FORMATS[expected]
     tied = is_short(*formats)
-    rows = 1 if tied else ROWS if count > FEW_ARE_ENOUGH else FEW_ROWS
-    worth = rows * MEDIAN_WORTH if rows > 1 else 1
-    spots = tuple(spot for group in ranks for spot in sample_ranks(group, count, ROW, worth))
-    expect = int(1.25 * sum(count * (spots[i + 1] - spots[i]) / ROW for i in (0, 2, 4)))
-    if count < rows * ROW or (expect > 3 * CAPACITY and not tied):
+    row = TIED_ROW if tied else ROW
+    rows = FEW_ROWS if count <= FEW_ARE_ENOUGH else ROWS
+    if tied and count >= TIED_ROW * TIED_ROWS:
+        rows = TIED_ROWS
+    spots = tuple(spot for group in ranks for spot in sample_ranks(group, count, row, rows * MEDIAN_WORTH))
+    expect = int(1.25 * sum(count * (spots[i + 1] - spots[i]) / row for i in (0, 2, 4)))
+    if count < rows * row or (expect > 3 * CAPACITY and not tied):
         return None
     scalars = make_scalars((atol, formats[0].largest, *(float(r) for g in ranks for r in (g[0], g[-1]))), device)
     walk = choose_walk(*formats, count, device)
-    return Plan(tied, rows, spots, expect, scalars, *walk, VALUES_AT + (0 if tied else 3 * READY))
+    return Plan(tied, row, rows, spots, expect, scalars, scalars[2:], *walk, VALUES_AT + (0 if tied else 3 * READY))
 
 
 def settle_unseen(launched: Launched, count: int) -> tuple[list[Bracket], list[Caught]]:

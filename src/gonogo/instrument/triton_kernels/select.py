@@ -51,8 +51,9 @@ def sample_rows_kernel(
 ):
     """High words of the errors at a stratified sample of places, a row of it sorted by each program.
 
-    On the way `out` is all set to 0, and slots to +inf, for the scan to come. Strata next to each other are of
-    different rows, and those of a row wander: else a row could be of the same columns of a matrix all the way down.
+    On the way so many words of `out` are set to 0, and slots to +inf, for the scan to come. Strata next to each
+    other are of different rows, and those of a row wander: else a row could be of the same columns of a matrix all
+    the way down.
     """
     pid = tl.program_id(0)
     at = tl.arange(0, ROW)
@@ -80,57 +81,6 @@ def put_bracket(first, last, size, bottom, above_bottom, middle, below_top, top,
     tl.store(keep_ptr, tl.where(tie, low, high).to(tl.float64, bitcast=True))
 
 
-@triton.jit
-def load_word(words_ptr, rank, size):
-    """The sorted word at a rank, or the one nearest to it."""
-    return tl.load(words_ptr + tl.maximum(tl.minimum(rank, size - 1), 0))
-
-
-@triton.jit
-def place_one(words_ptr, size, first, last, ends_ptr, keep_ptr):
-    """A bracket from one row of sorted words."""
-    bottom, above_bottom = load_word(words_ptr, first, size), load_word(words_ptr, first + 1, size)
-    below_top, top = load_word(words_ptr, last - 1, size), load_word(words_ptr, last, size)
-    middle = load_word(words_ptr, (first + last) // 2, size)
-    put_bracket(first, last, size, bottom, above_bottom, middle, below_top, top, ends_ptr, keep_ptr)
-
-
-@triton.jit(do_not_specialize=["first0", "last0", "first1", "last1", "first2", "last2"])
-def sample_and_place_kernel(
-    a_ptr,
-    e_ptr,
-    count,
-    out_ptr,
-    rows_at,
-    first0,
-    last0,
-    first1,
-    last1,
-    first2,
-    last2,
-    given_ptr,
-    scalars_at,
-    KIND_A: tl.constexpr,
-    KIND_E: tl.constexpr,
-    SIZE: tl.constexpr,
-):
-    """A small sample, sorted, and brackets from it, all in one program, in memory the scan will take.
-
-    Atol and largest, as given, and the brackets are written where scan_kernel reads them.
-    """
-    words_ptr = (out_ptr + rows_at).to(tl.pointer_type(tl.int32))
-    scalars_ptr = (out_ptr + scalars_at).to(tl.pointer_type(tl.float64))
-    at = tl.arange(0, SIZE)
-    error = sampled_error(a_ptr, e_ptr, count, SIZE, at, KIND_A, KIND_E)
-    tl.store(words_ptr + at, tl.sort(high_word(error)))
-    tl.debug_barrier()
-    tl.store(scalars_ptr, tl.load(given_ptr))
-    tl.store(scalars_ptr + 1, tl.load(given_ptr + 1))
-    place_one(words_ptr, SIZE, first0, last0, scalars_ptr + 2, scalars_ptr + 8)
-    place_one(words_ptr, SIZE, first1, last1, scalars_ptr + 4, scalars_ptr + 9)
-    place_one(words_ptr, SIZE, first2, last2, scalars_ptr + 6, scalars_ptr + 10)
-
-
 @triton.jit(do_not_specialize=["first0", "last0", "first1", "last1", "first2", "last2"])
 def place_kernel(
     words_ptr,
@@ -145,7 +95,7 @@ def place_kernel(
     ROW: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """What sample_and_place_kernel writes, from many rows of a sample, a bracket by each of three programs.
+    """Atol and largest, as given, and brackets where scan_kernel reads them: one by each of three programs.
 
     What is at a rank is the median over the rows of what each of them has there: no wait for a sort of them all.
     """
