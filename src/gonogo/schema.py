@@ -314,7 +314,7 @@ class Record(Measured):
     signal: float | None = None
     """How far beyond rounding the two are apart."""
     time_us: float | None = None
-    """Of the second call, where it was timed: not where a record is for a verdict alone."""
+    """Of the second call; None where a verdict alone was asked of a kernel in this process, on a GPU."""
     stats: ErrorStats | None = None
     """The paper's record, where one was asked for."""
     policies: Mapping[str, float | None] = field(default_factory=dict)

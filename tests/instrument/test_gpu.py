@@ -130,8 +130,8 @@ def test_error_scale_on_cuda() -> None:
         e = torch.exp(x - x.amax(-1, keepdim=True))
         return e / e.sum(-1, keepdim=True)
 
-    # Not drawn anew each time: where the bias of a sum decides, a scale has ten digits alone, for it is made of
-    # what is left of terms when they are rounded, and beside that the last place of an exp is not as small.
+    # The same input each time. In some rows the bias of a sum decides the scale, which is Σ(rounded − exact) over
+    # its terms: small differences of them, in which the last place of an exp shows at the tenth digit.
     x = torch.randn(64, 300, generator=torch.Generator().manual_seed(0)).half()
     expected, scale = gonogo.error_scale(softmax, (x,))
     on_gpu, scale_on_gpu = gonogo.error_scale(softmax, (x.cuda(),))

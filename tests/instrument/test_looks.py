@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -29,6 +31,11 @@ def make_looks(device: str) -> list[Look]:
             Look(array[7:9], other[7:9]),
         ]
         looks += [Look(array[:0], 3), Look(array, array), Look(other[1:], array[1:])]
+    values = torch.linspace(-1, 1, 2500).to(device)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        array = values.to(dtype)
+        looks += [Look(array, -array), Look(torch.full_like(array, math.nan), torch.full_like(array, math.nan))]
+        looks.append(Look(array.clone().requires_grad_(), array))
     return [*looks, Look(looks[0].array > 0, True)]
 
 

@@ -35,18 +35,19 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
     """Two outputs on the same inputs in freshly poisoned memory, and the seconds of the second call.
 
     The first is a copy: a kernel may hand out the same memory again. The second is what the kernel returned. For a
-    verdict alone nothing is timed, so that a GPU need not be waited for: what it did shows in what is fetched.
+    verdict alone nobody asks for seconds of a GPU's, and it is waited for once, behind both calls: on all of its
+    streams, for what a kernel leaves undone on one of its own would be another's fault.
     """
     bench.strays, bench.guards = 0, []
     held = list_state(function) if isinstance(function, torch.nn.Module) else {}
     form = make_form(kernel, bench, held)
     first = _call(function, form, bench, 0, timed=False)
     copied = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
-    timed = not bench.job.bounds_only
-    if timed:
+    is_asked_for = not bench.job.bounds_only or bench.job.device == "cpu"
+    if is_asked_for:
         synchronize(bench.job.device)
-    again = _call(function, form, bench, 1, timed=timed)
-    return copied, again.leaves, again.elapsed_s if timed else None
+    again = _call(function, form, bench, 1, timed=True)
+    return copied, again.leaves, again.elapsed_s if is_asked_for else None
 
 
 def make_form(kernel: Kernel, bench: Bench, state: dict[str, torch.Tensor]) -> Form:

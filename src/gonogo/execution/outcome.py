@@ -38,10 +38,10 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
     usable = [] if wrong or isinstance(pairs, Outcome) else pairs
     before, written = dict(bench.pristine.tensors), (*bench.op.mutates, *bench.op.scratch)
     kept = [(path, x) for path, x in bench.call.tensors if not _is_of(path, written)]
-    compared = [Look(_lay_flat(x), _lay_flat(before[path])) for path, x in kept]
+    compared = [Look(_make_contiguous(x), _make_contiguous(before[path])) for path, x in kept]
     for pair in usable:
         leaf, repeated = as_tensor(first[pair.path]), as_tensor(again[pair.path])
-        compared.append(Look(_lay_flat(leaf), _lay_flat(repeated).to(leaf.device)))
+        compared.append(Look(_make_contiguous(leaf), _make_contiguous(repeated).to(leaf.device)))
         compared.append(_find_unwritten(leaf, repeated, bench))
     guards = [guard for guard in (find_guard(x) for _, x in bench.call.tensors) if guard is not None]
     around = [Look(guard, GUARD_BITS[guard.dtype.itemsize]) for guard in guards]
@@ -126,13 +126,15 @@ def _find_unwritten(leaf: torch.Tensor, again: torch.Tensor, bench: Bench) -> Lo
         # Memory of other formats is not poisoned: what stands there may well be a value.
         if pattern is None:
             return Look(torch.ones(leaf.numel(), dtype=torch.int8, device=leaf.device), 0)
-        return Look(_lay_flat(leaf), pattern)
+        return Look(_make_contiguous(leaf), pattern)
     if leaf.dtype is torch.bool:
-        return Look(_read_bits(again) * 2 + _read_bits(leaf), 2)  # false in the first call, true in the second
+        return Look(
+            view_bits(_make_contiguous(again)) * 2 + view_bits(_make_contiguous(leaf)), 2
+        )  # false in the first call, true in the second
     width = leaf.dtype.itemsize
     fillings = [int.from_bytes(bytes([filling]) * width, "little", signed=True) for filling in FILLINGS]
-    untouched = (_read_bits(leaf) == fillings[0]) & (_read_bits(again).to(leaf.device) == fillings[1])
-    return Look(untouched, True)
+    first, second = view_bits(_make_contiguous(leaf)), view_bits(_make_contiguous(again)).to(leaf.device)
+    return Look((first == fillings[0]) & (second == fillings[1]), True)
 
 
 def _is_of(path: str, names: Sequence[str]) -> bool:
@@ -183,10 +185,6 @@ def _count_different(
     return counted.tolist(), dict(zip(leaves, fetched, strict=True))
 
 
-def _lay_flat(tensor: torch.Tensor) -> torch.Tensor:
-    """The same elements in one stretch of memory. Where they are, no view is made: that takes the host time."""
+def _make_contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements in one stretch of memory; the tensor itself where they are: a view takes the host time."""
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
-
-
-def _read_bits(tensor: torch.Tensor) -> torch.Tensor:
-    return view_bits(_lay_flat(tensor))

@@ -65,7 +65,9 @@ ROWS, FEW_ROWS = 2**8, 2**5
 FEW_ARE_ENOUGH = 2**26
 """Errors up to which brackets of few rows hold no more than may be kept."""
 TIED_ROW, TIED_ROWS = 2**10, 2**7
-"""The same where errors are tied: a large sample finds the value of a rank even close to that value's last rank."""
+"""Such a row where errors are tied, and its rows, of which FEW_ROWS do where there are not as many errors.
+
+A large sample tells the value of a rank even where that is near the value's last rank."""
 MEDIAN_WORTH = 2 / math.pi
 """Of a sample's rows, as the median over them has more variance than the quantile of them all."""
 SORTED_BY_WARP = 2**7
@@ -96,7 +98,7 @@ class Plan:
     scalars: torch.Tensor
     """Tolerance, largest value and wanted ranks, as kernels read them."""
     ranks: torch.Tensor
-    """The last of these."""
+    """Wanted ranks alone: a view, which takes the host time to make."""
     block: int
     programs: int
     fetched: int
@@ -179,8 +181,9 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
     results = Results(plan.block, plan.programs, out, plan.fetched)
     with on_device(device):
         words = torch.empty(plan.row * plan.rows, dtype=torch.int32, device=device)
+        # Tied errors are counted, and none is kept: any array stands for the slots, and nothing is cleared.
         slots = plan.scalars if plan.tied else make_slots(plan.expect, plan.programs, device)
-        cleared = (0, 0) if plan.tied else (out.numel(), slots.numel())  # tied errors are counted, and none is kept
+        cleared = (0, 0) if plan.tied else (out.numel(), slots.numel())
         launch(
             sample_rows_kernel, plan.rows, *flat, count, words, out, cleared[0], slots, cleared[1],
             KIND_A=KIND[actual.format.name], KIND_E=KIND[expected.format.name], ROW=plan.row, ROWS=plan.rows,

@@ -23,8 +23,8 @@ class Queue(Protocol):
     def put(self, job: Job) -> None:
         """Hand back what is left of a job."""
 
-    def count_waiting(self) -> int:
-        """Jobs that wait now, as far as they are known."""
+    def can_spare(self, workers: int) -> bool:
+        """Whether so many workers may each have a job before they are done with another."""
 
     @property
     def is_ended(self) -> bool:
@@ -61,9 +61,9 @@ class JobQueue:
         self._waiting.setdefault((job.case.op, job.case.dtype), deque()).append(job)
         self._count += 1
 
-    def count_waiting(self) -> int:
-        """Jobs that wait, of those read ahead."""
-        return self._count
+    def can_spare(self, workers: int) -> bool:
+        """While there is one for each to have, and one more for each that is free before another is done."""
+        return self._count > 2 * workers
 
     def forget(self, worker: Hashable) -> None:
         """Let others begin what a worker has begun that is gone, and all that it had loaded with it."""
@@ -105,10 +105,9 @@ class SentJobs:
         with self._lock:
             self._begun.append(job)
 
-    def count_waiting(self) -> int:
-        """Jobs that none has begun."""
-        with self._lock:
-            return len(self._begun) + sum(map(len, self._waiting))
+    def can_spare(self, workers: int) -> bool:
+        """No: jobs have come ahead already, and those in a worker's pipe could not be released for other nodes."""
+        return False
 
     def release(self, most: int) -> list[Job]:
         """Take back jobs that none has begun, so many at most, for others to run: those that would come last."""

@@ -2,7 +2,8 @@
 
 A worker tells which kernel it is about to run. If it dies or must be killed, that kernel gets the outcome and a new
 worker takes up the case behind it, without running that kernel again. Where workers share a GPU it may have died of
-another's kernel: then a worker that shares with nobody takes its place, and begins with that kernel.
+another's kernel: then a worker that shares with nobody takes its place, and begins with that kernel. A job that
+waits in the pipe of a worker that dies goes to another.
 """
 
 from __future__ import annotations
@@ -109,17 +110,18 @@ class Worker:
         self.pipe.send(job)
 
     def hand_ahead(self, job: Job) -> None:
-        """Hand it the job that follows the one it is at."""
+        """Hand it the job that follows the one it is at: one alone, which its pipe takes while nobody reads."""
         self.next = job
         self.pipe.send(job)
 
     def finish(self) -> None:
-        """Take note that it has done with its job, and is at the next, if it has one."""
+        """Take note that it is done with its job, and at the next, if it has one."""
         self.job, self.next, self.kernel, self.records = self.next, None, None, []
 
     def terminate(self) -> None:
         """Tell it to end, whatever it is doing, and all that it has started."""
-        self.process.terminate()  # its keeper, which ends the rest
+        if self.process.is_alive():  # else its number may be another's by now
+            self.process.terminate()  # its keeper, which ends the rest
 
     def kill(self) -> str:
         """End it, and wait until it has; what it printed last."""
@@ -220,12 +222,14 @@ class Pool:
         self._begun_again.clear()
         records_of: dict[int, list[Record]] = {}  # of cases whose worker died half-way
         while not queue.is_ended or any(worker.job or worker.owed for worker in self._workers):
+            # Not to judges of strangers, whose guests end between two jobs; the last jobs go to whoever is free.
+            hands_ahead = self._stem is None and queue.can_spare(len(self._workers))
             for position, worker in enumerate(self._workers):
                 if worker.ready and worker.job is None:
                     job, worker.owed = worker.owed or queue.take(position), None
                     if job is not None:
                         self._send(worker.start, job)
-                elif worker.job is not None and worker.next is None and self._hands_ahead(queue):
+                elif worker.job is not None and worker.next is None and hands_ahead:
                     job = queue.take(position)
                     if job is not None:
                         self._send(worker.hand_ahead, job)
@@ -235,13 +239,6 @@ class Pool:
                     yield records_of.pop(number)
                 elif all(worker.owed is not rest for worker in self._workers):  # else it is some worker's first
                     queue.put(rest)
-
-    def _hands_ahead(self, queue: Queue) -> bool:
-        """Whether workers get a job before they are done: not where they judge strangers, nor the last of a plan.
-
-        Those go to whoever is free first.
-        """
-        return self._stem is None and queue.count_waiting() > 2 * len(self._workers)
 
     def _send(self, hand: Callable[[Job], None], job: Job) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # it has died: _poll sees the job and its end
@@ -259,7 +256,8 @@ class Pool:
             return
         self._checked = time.monotonic()
         for worker in list(self._workers):
-            verdict = self._check(worker)
+            # What it has sent meanwhile is read first: it may be at another job than the one that is known.
+            verdict = None if worker.pipe.poll() else self._check(worker)
             if verdict is not None:
                 yield from self._replace(worker, *verdict)
 
