@@ -127,13 +127,11 @@ def _find_unwritten(leaf: torch.Tensor, again: torch.Tensor, bench: Bench) -> Lo
         if pattern is None:
             return Look(torch.ones(leaf.numel(), dtype=torch.int8, device=leaf.device), 0)
         return Look(_make_contiguous(leaf), pattern)
+    first, second = view_bits(_make_contiguous(leaf)), view_bits(_make_contiguous(again)).to(leaf.device)
     if leaf.dtype is torch.bool:
-        return Look(
-            view_bits(_make_contiguous(again)) * 2 + view_bits(_make_contiguous(leaf)), 2
-        )  # false in the first call, true in the second
+        return Look(second * 2 + first, 2)  # false in the first call, true in the second
     width = leaf.dtype.itemsize
     fillings = [int.from_bytes(bytes([filling]) * width, "little", signed=True) for filling in FILLINGS]
-    first, second = view_bits(_make_contiguous(leaf)), view_bits(_make_contiguous(again)).to(leaf.device)
     return Look((first == fillings[0]) & (second == fillings[1]), True)
 
 
