@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_paths import SHAPES_OF_ERROR, assert_paths_agree, make_pair, smooth
+from patterns import NUMPY_DTYPES
+from test_paths import SHAPES_OF_ERROR, assert_paths_agree, make_pair, near_ties, smooth
 
 import gonogo
 from gonogo.errors import DeviceMismatch
@@ -17,7 +18,13 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
+from gonogo.instrument.path_triton import find_capability  # noqa: E402
 from gonogo.instrument.triton_kernels.numbers import divide  # noqa: E402
+from gonogo.instrument.triton_kernels.scan import (  # noqa: E402
+    count_before,
+    count_before_in_float32,
+    packed_ulp_distance,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -29,7 +36,7 @@ def to_cuda(array: np.ndarray, name: str):
     return torch.from_numpy(array.view(signed)).cuda().view(getattr(torch, name))
 
 
-@pytest.mark.parametrize("make", SHAPES_OF_ERROR, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [*SHAPES_OF_ERROR, near_ties], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("same", [True, False], ids=["same", "float64"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_measure(name: str, same: bool, make) -> None:
@@ -173,3 +180,53 @@ def test_division_is_correctly_rounded(name: str, bits: int) -> None:
         out = torch.empty_like(numerators)
         divide_all[(2**12,)](numerators, denominators, out, BITS=bits, enable_fp_fusion=False)
         assert torch.equal(out.cpu(), numerators.cpu() / denominators.cpu())
+
+
+@triton.jit
+def distances_of_pairs(actual, expected, out):
+    at = tl.program_id(0) * 1024 + tl.arange(0, 1024)
+    tl.store(out + at, packed_ulp_distance(tl.load(actual + at), tl.load(expected + at)).to(tl.int32))
+
+
+def test_distances_of_pairs() -> None:
+    """Every pattern of 16 bits against some of all others, −0 among them, and against its neighbours."""
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("PTX has no pairs of 16 bits before compute capability 9.0")
+    patterns = np.arange(2**16, dtype=np.uint16)
+    rng = np.random.default_rng(5)
+    others = [rng.permutation(patterns) for _ in range(30)] + [patterns + 1, patterns ^ 0x8000]
+    actual, expected = np.tile(patterns, len(others)), np.concatenate(others).astype(np.uint16)
+    out = torch.empty(len(actual), dtype=torch.int32, device="cuda")
+    on_gpu = [torch.from_numpy(x.view(np.int16)).cuda() for x in (actual, expected)]
+    distances_of_pairs[(len(actual) // 1024,)](*on_gpu, out)
+    keys = [np.where(x >= 0x8000, -(x & 0x7FFF).astype(int), x & 0x7FFF) for x in (actual, expected)]
+    assert np.array_equal(out.cpu().numpy(), np.abs(keys[0] - keys[1]))
+
+
+@triton.jit
+def count_all_before(words, bounds, as_ints, as_floats, SM: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * 1024 + tl.arange(0, 1024)
+    word, bound = tl.load(words + at), tl.load(bounds + at)
+    tl.store(as_ints + at, count_before(word, bound, SM))
+    tl.store(as_floats + at, count_before_in_float32(word, bound, SM))
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if FORMATS[name].bits <= 16])
+def test_high_words_are_compared_as_floats(name: str) -> None:
+    """Those of errors between any two finite numbers, with themselves, the words next to them and any other."""
+    rng = np.random.default_rng(6)
+    bits, dtype = FORMATS[name].bits, NUMPY_DTYPES[name]
+    words = [rng.integers(0, 2**bits, 2**20).astype(f"u{bits // 8}") for _ in range(2)]
+    with np.errstate(all="ignore"):  # NaN and infinities are left out below
+        actual, expected = (x.view(dtype).astype(float) for x in words)
+        errors = np.where(rng.random(2**20) < 0.5, np.abs(actual), np.abs(actual - expected))
+    words = (np.where(np.isfinite(errors), errors, 0.0).view(np.int64) >> 32).astype(np.int32)
+    for bounds in (words, words + 1, np.maximum(words - 1, 0), rng.permutation(words)):
+        as_ints = torch.empty(2**20, dtype=torch.int32, device="cuda")
+        as_floats = torch.empty(2**20, dtype=torch.float32, device="cuda")
+        on_gpu = [torch.from_numpy(x).cuda() for x in (words, bounds)]
+        count_all_before[(2**10,)](*on_gpu, as_ints, as_floats, SM=find_capability(as_ints.device))
+        assert np.array_equal(as_ints.cpu().numpy(), words < bounds)
+        # No error has the word 1, next to that of 0.
+        usual = (words != 1) & (bounds != 1)
+        assert np.array_equal(as_floats.cpu().numpy()[usual], (words < bounds)[usual])

@@ -65,6 +65,11 @@ def tiny(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
     return np.zeros(n), (rng.integers(1, 2**20, n) << 32).view(np.float64)
 
 
+def near_ties(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    """Errors of 1 and of next to 1, where the median is, whose float64 patterns have the same upper half."""
+    return np.ones(n), rng.choice([2.0**-24, 0.0, -(2.0**-24), -1.0], n, p=[0.3, 0.15, 0.3, 0.25])
+
+
 SHAPES_OF_ERROR: list[Callable[[np.random.Generator, int], tuple[Floats, Floats]]] = [
     smooth, tied, equal, rare, special, mostly_infinite, tiny,
 ]  # fmt: skip
@@ -107,6 +112,11 @@ def test_stats(name: str, same: bool, make: Callable) -> None:
 def test_triton_stats(name: str, same: bool, make: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interpreted here, compiled on a GPU; every format is covered by the exact tests and by the gpu ones."""
     assert_triton_agrees(*make_pair(make, name, same), monkeypatch)
+
+
+@pytest.mark.slow
+def test_triton_tells_a_tie_from_what_is_next_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_triton_agrees(*make_pair(near_ties, "float16", same=True), monkeypatch)
 
 
 def assert_triton_agrees(actual: Floats, expected: Floats, monkeypatch: pytest.MonkeyPatch) -> None:

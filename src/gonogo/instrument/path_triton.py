@@ -48,6 +48,8 @@ WARPS = 8
 PROGRAMS_PER_SM = 12
 SHORT = 2
 """So much smaller and more are the programs that walk two arrays of one short format: 3 % faster for bfloat16."""
+UNROLL = 2
+"""Tiles in a round of such a program, where it keeps nothing."""
 VALUES_BLOCK = 1024
 """Kept values a program looks through."""
 READ_BLOCK = 512
@@ -57,6 +59,15 @@ MANY_PROGRAMS = 128
 """Of one unit, where many units are read side by side."""
 # Blocks, warps and programs: the fastest of eight and of 24 settings on an NVIDIA H200.
 N_READ_ROWS = 6
+
+
+@cache
+def find_capability(device: torch.device) -> int:
+    """Compute capability × 10; 0 for Triton's interpreter."""
+    if device.type != "cuda":
+        return 0
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
 
 
 @cache
@@ -147,8 +158,12 @@ def enqueue_scan(
     count_high: bool,
     has_atol: bool,
     ranks: torch.Tensor | None = None,
+    tied: bool = False,
 ) -> None:
-    """Launch the scan, the histogram of what it keeps, and their totals, with the bins that hold `ranks`."""
+    """Launch the scan, the histogram of what it keeps, and their totals, with the bins that hold `ranks`.
+
+    If `tied`, a bracket is a single value whose low word is 0, and only its lower end is looked at.
+    """
     fmt, programs, count = pair.actual_format, results.programs, pair.actual.numel()
     launch(
         scan_kernel, programs, pair.actual, pair.expected, count, scalars, results.out, results.rows_at,
@@ -156,9 +171,9 @@ def enqueue_scan(
         KIND_A=KIND[fmt.name], KIND_E=KIND[pair.expected_format.name], WIDTH=fmt.bits,
         PRECISION=fmt.precision, MIN_EXPONENT=fmt.min_exponent, OVERFLOW=fmt.overflow_key,
         HAS_INFINITY=fmt.has_infinity, CAREFUL=careful, COARSE=coarse, COUNT_HIGH=count_high,
-        KEEP=kept.numel() > 0, HAS_ATOL=has_atol, BLOCK=results.block, VECTOR=VECTOR,
-        INTERPRETED=pair.actual.device.type != "cuda", num_warps=WARPS * results.block // BLOCK,
-        enable_fp_fusion=False,
+        TIED=tied, KEEP=kept.numel() > 0, HAS_ATOL=has_atol, BLOCK=results.block, VECTOR=VECTOR,
+        UNROLL=UNROLL if tied else 1, SM=find_capability(pair.actual.device),
+        num_warps=WARPS * results.block // BLOCK, enable_fp_fusion=False,
     )  # fmt: skip
     bins = results.bins if kept.numel() else results.out
     if kept.numel():

@@ -206,6 +206,7 @@ def scan_unseen(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -
             count_high=plan.tied,
             has_atol=not math.isnan(atol),
             ranks=plan.ranks,
+            tied=plan.tied,
         )
         if not plan.tied:
             launch(
