@@ -1,4 +1,4 @@
-"""Our Triton kernels compiled for an NVIDIA GPU, on a machine that need not have one: the interpreter takes more.
+"""Our Triton kernels compiled for NVIDIA GPUs, on a machine that need not have one: the interpreter takes more.
 
 What is compiled is what is launched: every launch of the calls below, by what Triton specialises on.
 """
@@ -42,8 +42,6 @@ TYPES = {
     torch.uint8: "u8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.float64: "fp64",
     torch.float32: "fp32", torch.bool: "i1",
 }  # fmt: skip
-CAPABILITY = 90
-"""Of an H100 or H200; interpreted, kernels are told 0."""
 COMPILE = Path(__file__).with_name("compile_kernels.py")
 """Run by a process that does not interpret."""
 
@@ -62,7 +60,7 @@ class Seen:
             "module": kernel.fn.__module__, "name": kernel.fn.__name__,
             "args": {name: describe(arg) for name, arg in zip(names, args, strict=False)},
             "constants": {
-                name: CAPABILITY if name == "SM" else value for name, value in options.items() if name in names
+                name: value for name, value in options.items() if name in names
             },
             "options": {name: value for name, value in options.items() if name not in names},
         }  # fmt: skip

@@ -19,12 +19,9 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from gonogo.instrument.path_triton import find_capability  # noqa: E402
-from gonogo.instrument.triton_kernels.numbers import divide  # noqa: E402
-from gonogo.instrument.triton_kernels.scan import (  # noqa: E402
-    count_before,
-    count_before_in_float32,
-    packed_ulp_distance,
-)
+from gonogo.instrument.triton_kernels.brackets import count_before, count_before_in_float32  # noqa: E402
+from gonogo.instrument.triton_kernels.numbers import divide_by_short  # noqa: E402
+from gonogo.instrument.triton_kernels.ulps import packed_ulp_distance  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -43,6 +40,14 @@ def test_measure(name: str, same: bool, make) -> None:
     actual, expected = make_pair(make, name, same, n=N)
     found = gonogo.measure(to_cuda(actual, name), to_cuda(expected, name if same else "float64"), atol=1e-3)
     assert_paths_agree(gonogo.measure(actual, expected, atol=1e-3), found)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_measure_from_any_address(name: str) -> None:
+    """Arrays that begin at their second element: no vector of theirs lies where vectors do."""
+    actual, expected = make_pair(smooth, name, same=True, n=N)
+    found = gonogo.measure(to_cuda(actual, name)[1:], to_cuda(expected, name)[1:], atol=1e-3)
+    assert_paths_agree(gonogo.measure(actual[1:], expected[1:], atol=1e-3), found)
 
 
 @pytest.mark.parametrize("gauge_name", gauge_names())
@@ -160,26 +165,31 @@ def test_read_worst(name: str, make) -> None:
 
 
 @triton.jit
-def divide_all(numerators, denominators, out, BITS: tl.constexpr):  # noqa: N803
+def divide_all(numerators, denominators, out, zeros, BITS: tl.constexpr):  # noqa: N803
     at = tl.program_id(0) * 1024 + tl.arange(0, 1024)
-    tl.store(out + at, divide(tl.load(numerators + at), tl.load(denominators + at), BITS))
+    quotient, zero = divide_by_short(tl.load(numerators + at), tl.load(denominators + at), BITS)
+    tl.store(out + at, quotient)
+    tl.store(zeros + at, zero)
 
 
 @pytest.mark.parametrize(("name", "bits"), [("float16", 11), ("bfloat16", 11), ("float32", 24)])
 def test_division_is_correctly_rounded(name: str, bits: int) -> None:
-    """Any finite numbers of a format, and such as differ a little, against the quotients of the CPU."""
+    """Any finite numbers of a format, and such as differ a little, against the quotients of the CPU; 0 over 0."""
     rng, dtype = np.random.default_rng(3), getattr(torch, name)
     words = rng.integers(0, 2**16 if name != "float32" else 2**32, 2**22, dtype=np.uint32)
     words = words.astype(np.uint16).view(np.int16) if name != "float32" else words.view(np.int32)
     expected = torch.from_numpy(words).view(dtype).double()
-    expected = torch.where(expected.isfinite() & (expected != 0), expected, 3.0)
+    expected = torch.where(expected.isfinite(), expected, 3.0)
+    expected[::1024] = -0.0
     other = expected[torch.randperm(2**22, generator=torch.Generator().manual_seed(1))]
     near = (expected * (1 + 1e-2 * torch.from_numpy(rng.standard_normal(2**22)))).to(dtype).double()
     for actual in (other, torch.where(near.isfinite(), near, other)):
-        numerators, denominators = (actual - expected).abs().cuda(), expected.abs().cuda()
-        out = torch.empty_like(numerators)
-        divide_all[(2**12,)](numerators, denominators, out, BITS=bits, enable_fp_fusion=False)
-        assert torch.equal(out.cpu(), numerators.cpu() / denominators.cpu())
+        numerators = (actual - expected).abs()
+        out = torch.empty_like(numerators, device="cuda")
+        zeros = torch.empty_like(out, dtype=torch.int32)
+        divide_all[(2**12,)](numerators.cuda(), expected.cuda(), out, zeros, BITS=bits, enable_fp_fusion=False)
+        assert torch.equal(out.cpu(), torch.where(expected == 0, 0.0, numerators / expected.abs()))
+        assert torch.equal(zeros.cpu() == 1, expected == 0)
 
 
 @triton.jit
@@ -189,7 +199,7 @@ def distances_of_pairs(actual, expected, out):
 
 
 def test_distances_of_pairs() -> None:
-    """Every pattern of 16 bits against some of all others, −0 among them, and against its neighbours."""
+    """Every pattern of 16 bits against some others, against the next one, and against its negation."""
     if torch.cuda.get_device_capability() < (9, 0):
         pytest.skip("PTX has no pairs of 16 bits before compute capability 9.0")
     patterns = np.arange(2**16, dtype=np.uint16)
@@ -204,11 +214,11 @@ def test_distances_of_pairs() -> None:
 
 
 @triton.jit
-def count_all_before(words, bounds, as_ints, as_floats, SM: tl.constexpr):  # noqa: N803
+def count_all_before(words, bounds, as_ints, as_floats, CAPABILITY: tl.constexpr):  # noqa: N803
     at = tl.program_id(0) * 1024 + tl.arange(0, 1024)
     word, bound = tl.load(words + at), tl.load(bounds + at)
-    tl.store(as_ints + at, count_before(word, bound, SM))
-    tl.store(as_floats + at, count_before_in_float32(word, bound, SM))
+    tl.store(as_ints + at, count_before(word, bound, CAPABILITY))
+    tl.store(as_floats + at, count_before_in_float32(word, bound, CAPABILITY))
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if FORMATS[name].bits <= 16])
@@ -225,7 +235,7 @@ def test_high_words_are_compared_as_floats(name: str) -> None:
         as_ints = torch.empty(2**20, dtype=torch.int32, device="cuda")
         as_floats = torch.empty(2**20, dtype=torch.float32, device="cuda")
         on_gpu = [torch.from_numpy(x).cuda() for x in (words, bounds)]
-        count_all_before[(2**10,)](*on_gpu, as_ints, as_floats, SM=find_capability(as_ints.device))
+        count_all_before[(2**10,)](*on_gpu, as_ints, as_floats, CAPABILITY=find_capability(as_ints.device))
         assert np.array_equal(as_ints.cpu().numpy(), words < bounds)
         # No error has the word 1, next to that of 0.
         usual = (words != 1) & (bounds != 1)

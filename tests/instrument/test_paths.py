@@ -66,8 +66,8 @@ def tiny(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
 
 
 def near_ties(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    """Errors of 1 and of next to 1, where the median is, whose float64 patterns have the same upper half."""
-    return np.ones(n), rng.choice([2.0**-24, 0.0, -(2.0**-24), -1.0], n, p=[0.3, 0.15, 0.3, 0.25])
+    """Errors of 128 and of next to 128, where the median is, whose float64 patterns have the same upper half."""
+    return np.full(n, 128.0), rng.choice([2.0**-16, 0.0, -(2.0**-16), -128.0], n, p=[0.3, 0.15, 0.3, 0.25])
 
 
 SHAPES_OF_ERROR: list[Callable[[np.random.Generator, int], tuple[Floats, Floats]]] = [

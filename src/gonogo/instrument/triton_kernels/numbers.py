@@ -20,70 +20,49 @@ FRACTION = tl.constexpr(2**52 - 1)
 MAGNITUDE = tl.constexpr(2**63 - 1)
 
 
-@triton.jit
-def divide(numerator, denominator, BITS: tl.constexpr):
-    """Numerator / denominator, correctly rounded; BITS is the precision of the denominator, 0 if it may have all.
+_DIVIDE = """
+{
+.reg .f64 size, y, e, q, r, minus;
+.reg .b32 low, high;
+.reg .pred zero;
+mov.b64 {low, high}, $3;
+and.b32 high, high, 0x7FFFFFFF;
+setp.eq.u32 zero, high, 0;
+selp.b32 $1, 1, 0, zero;
+mov.b64 size, {low, high};
+rcp.approx.ftz.f64 y, size;
+mov.b64 {low, high}, y;
+selp.b32 high, 0, high, zero;
+mov.b64 y, {low, high};
+neg.f64 minus, size;
+fma.rn.f64 e, minus, y, 0d3FF0000000000000;
+REFINED
+fma.rn.f64 y, y, e, y;
+mul.rn.f64 q, $2, y;
+fma.rn.f64 r, minus, q, $2;
+fma.rn.f64 $0, y, r, q;
+}
+"""
+DIVIDE_BY_11_BITS = tl.constexpr(_DIVIDE.replace("REFINED", ""))
+DIVIDE_BY_24_BITS = tl.constexpr(_DIVIDE.replace("REFINED", "fma.rn.f64 e, e, e, e;"))
 
-    With up to 24 bits both come from formats whose reciprocals stay in float64's range, so the checks and the slow
-    path of the general division can go. The approximate reciprocal is good to 2^-18. A quotient that is no tie
-    between two float64 values is 2^-(54 + BITS) or more of itself from one. The remainder is exact, and the last
-    step errs by the square of what the reciprocal y errs by: 2^-36 is enough for 11 bits, and 2^-50 for 24. There
-    zero over anything is 0, and so is anything finite over zero, whose reciprocal is taken for 0: to choose that
-    takes one word, to choose among quotients two.
+
+@triton.jit
+def divide_by_short(numerator, denominator, BITS: tl.constexpr):
+    """Numerator / |denominator|, correctly rounded, and 1 where the denominator is 0, else 0.
+
+    Both come from formats of up to 24 bits, and the denominator of up to BITS: reciprocals stay in float64's range,
+    so the checks and the slow path of the general division can go. The approximate reciprocal is good to 2^-18. A
+    quotient that is no tie between two float64 values is 2^-(54 + BITS) or more of itself from one. The remainder
+    is exact, and the last step errs by the square of what the reciprocal y errs by: 2^-36 is enough for 11 bits,
+    and 2^-50 for 24. Anything finite over 0, whose reciprocal is taken for 0, is 0: to choose that takes one word,
+    to choose among quotients two. What is not 0 in such a format shows in the upper word of its float64.
     """
-    if BITS == 0:
-        return numerator / denominator
-    if BITS <= 11:
-        return tl.inline_asm_elementwise(
-            """
-            {
-            .reg .f64 size, y, e, q, r, minus;
-            .reg .b32 low, high;
-            .reg .pred infinite;
-            abs.f64 size, $2;
-            rcp.approx.ftz.f64 y, size;
-            mov.b64 {low, high}, y;
-            setp.eq.u32 infinite, high, 0x7FF00000;
-            selp.b32 high, 0, high, infinite;
-            mov.b64 y, {low, high};
-            neg.f64 minus, size;
-            fma.rn.f64 e, minus, y, 0d3FF0000000000000;
-            fma.rn.f64 y, y, e, y;
-            mul.rn.f64 q, $1, y;
-            fma.rn.f64 r, minus, q, $1;
-            fma.rn.f64 $0, y, r, q;
-            }
-            """,
-            "=d,d,d",
-            [numerator, denominator],
-            dtype=tl.float64,
-            is_pure=True,
-            pack=1,
-        )
     return tl.inline_asm_elementwise(
-        """
-        {
-        .reg .f64 size, y, e, q, r, minus;
-        .reg .b32 low, high;
-        .reg .pred infinite;
-        abs.f64 size, $2;
-        rcp.approx.ftz.f64 y, size;
-        mov.b64 {low, high}, y;
-        setp.eq.u32 infinite, high, 0x7FF00000;
-        selp.b32 high, 0, high, infinite;
-        mov.b64 y, {low, high};
-        neg.f64 minus, size;
-        fma.rn.f64 e, minus, y, 0d3FF0000000000000;
-        fma.rn.f64 e, e, e, e;
-        fma.rn.f64 y, y, e, y;
-        mul.rn.f64 q, $1, y;
-        fma.rn.f64 r, minus, q, $1;
-        fma.rn.f64 $0, y, r, q;
-        }
-        """,
-        "=d,d,d",
+        DIVIDE_BY_11_BITS if BITS <= 11 else DIVIDE_BY_24_BITS,
+        "=d,=r,d,d",
         [numerator, denominator],
-        dtype=tl.float64,
+        dtype=(tl.float64, tl.int32),
         is_pure=True,
         pack=1,
     )
