@@ -49,6 +49,10 @@ class Cluster:
         """End a node as a machine does that goes down; back when it is missed."""
         self._ask("kill", name)
 
+    def behead(self) -> None:
+        """End the process that knows of all nodes; the cluster is of no use afterwards."""
+        self._ask("behead")
+
 
 @contextmanager
 def start_cluster(environment: dict[str, str]) -> Iterator[Cluster]:
@@ -79,6 +83,8 @@ def serve(answers: int) -> None:
         elif verb == "kill":
             cluster.remove_node(nodes.pop(words[0]), allow_graceful=False)
             cluster.wait_for_nodes()
+        elif verb == "behead":
+            cluster.head_node.kill_gcs_server(check_alive=False)
         os.write(answers, json.dumps(answer).encode() + b"\n")
     cluster.shutdown()
 

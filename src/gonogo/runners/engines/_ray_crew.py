@@ -41,6 +41,10 @@ SOFTWARE = ("gonogo", "commit", "torch", "triton", "numpy", "cuda")
 CLOSE_S = 10.0
 
 
+class ClusterLost(CampaignFailed):
+    """A cluster that is not there any more, of which nothing can be asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A machine of the cluster."""
@@ -265,7 +269,12 @@ class RayCrew:
         if now - self._looked < RECRUIT_S:
             return
         self._looked = now
-        places = [place for node in self._list_nodes() for place in node.list_places(self._order.device)]
+        try:
+            nodes = self._list_nodes()
+        except ClusterLost:
+            self._members.clear()  # gone with it
+            raise
+        places = [place for node in nodes for place in node.list_places(self._order.device)]
         free = [place for place in places if self._place_losses[place.key] < MOST_LOSSES]
         vacant = [place for place in free if place.key not in self._members]
         left = None if self._order.workers is None else self._order.workers - self._count_workers()

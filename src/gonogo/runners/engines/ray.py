@@ -13,14 +13,15 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gonogo.errors import BackendMissing, CampaignFailed, InputError
 from gonogo.runners.engines import Order
-from gonogo.runners.engines._ray_crew import Node, RayCrew
+from gonogo.runners.engines._ray_crew import ClusterLost, Node, RayCrew
 
 ADDRESS = "RAY_ADDRESS"
 """Where Ray's own commands, and jobs submitted to a cluster, have its address from."""
@@ -37,6 +38,8 @@ TOKEN_MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOK
 STORE_BYTES = 2**27
 """For objects of a cluster of our own: what goes to and fro is small."""
 KNOCK_S = 10.0
+ABSENT_S = 20.0
+"""A head that does not answer so long has lost its cluster; Ray would end this process after a minute, unsaid."""
 TOLD_LENGTH = 300
 """Of what Ray says of a failure: its messages go on for pages."""
 KINDS = ("gonogo_kind:", "accelerator_type:")
@@ -87,7 +90,32 @@ def _knock(address: str) -> None:
     """Raise where nobody listens: Ray would try again for minutes, and cannot be interrupted."""
     host, colon, port = address.rpartition(":")
     if colon:  # else it is "auto", which Ray looks up
-        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
+
+
+class Head:
+    """The head of the cluster that this process is connected to, and whether it is still there."""
+
+    def __init__(self) -> None:
+        import ray
+
+        self.address: str = ray.get_runtime_context().gcs_address
+        self.absent_since: float | None = None
+
+    def list_nodes(self, device: str) -> list[Node]:
+        """Nodes that can be used; none while the head does not answer, and not for long."""
+        try:
+            _knock(self.address)
+        except OSError:
+            self.absent_since = self.absent_since or time.monotonic()
+            if time.monotonic() - self.absent_since < ABSENT_S:
+                return []
+            raise ClusterLost(
+                f"the Ray cluster at {self.address} is gone: nothing has answered there for {ABSENT_S:g} s. What "
+                "is recorded is kept, and can be completed on another"
+            ) from None
+        self.absent_since = None
+        return list_nodes(device)
 
 
 def _start_own() -> RayEngine:
@@ -133,6 +161,7 @@ class RayEngine:
     """Whether the connection ends with the engine."""
     folder: str | None = None
     """Files of a cluster that was started here."""
+    head: Head = field(default_factory=Head)
 
     def find_device(self, name: str) -> str:
         """`auto` → cuda where a node has a GPU, else cpu; anything else is checked."""
@@ -163,7 +192,7 @@ class RayEngine:
         kind = order.kind or next(iter(kinds), None)
 
         def list_own() -> list[Node]:
-            return [node for node in list_nodes(order.device) if kind in (None, node.kind)]
+            return [node for node in self.head.list_nodes(order.device) if kind in (None, node.kind)]
 
         return RayCrew(order, list_own)
 
