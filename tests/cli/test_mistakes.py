@@ -205,6 +205,17 @@ def test_ctrl_c_as_a_signal() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+def test_ctrl_c_before_a_campaign_has_anything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """There is nothing to go on with: the next command is the same again."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gonogo.campaign.run_campaign", interrupt)
+    done = CliRunner().invoke(cli, ["run", "relu", "--device", "cpu", "--out", str(tmp_path / "run")])
+    assert (done.exit_code, done.stderr) == (130, "interrupted before anything was recorded\n")
+
+
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "gonogo", "ops"]

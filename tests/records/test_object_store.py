@@ -303,6 +303,28 @@ def test_ctrl_c_ends_the_wait_for_a_store_that_does_not_answer(monkeypatch: pyte
     assert (reader.returncode, said) == (130, "interrupted\n")
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_ctrl_c_in_a_campaign_keeps_what_a_store_takes_at_once(
+    answers: bool, prefix: S3Place, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not answer is not waited for: whoever waits would hear of it, not of the interrupt."""
+    directory = RunDirectory(prefix, read_description(RUN), part_rows=5)
+
+    def record() -> None:
+        with directory:
+            directory.append_rows(rows[:7])
+            directory.append_rows(rows[7:9])
+            if not answers:
+                point_at(endpoint, away, attempts=1)
+            raise KeyboardInterrupt
+
+    with run_silent() as (endpoint, _), monkeypatch.context() as away:
+        away.setattr(remote_run, "HASTE_S", remote_run.HASTE_S if answers else 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            record()
+    assert len(read_done(prefix)) == (9 if answers else 7)
+
+
 def test_a_store_that_stays_away_ends_a_campaign(
     prefix: S3Place, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,8 @@ class Reporter:
 
     def __init__(self, unit: str = "records") -> None:
         self.terminal = sys.stderr.isatty()
+        self.has_reported = False
+        """Whether it was told of anything done."""
         self._unit = unit
         self._said = self._started = time.monotonic()
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}/s"), TimeRemainingColumn())
@@ -38,7 +40,7 @@ class Reporter:
 
     def report(self, done: int, total: int, made: int | None = None) -> None:
         """Take note of how far it is; `made` now, where some of what is done was there before."""
-        now = time.monotonic()
+        now, self.has_reported = time.monotonic(), True
         rate = (done if made is None else made) / max(now - self._started, 1e-9)
         self._bar.update(self._task, completed=done, total=total, rate=f"{rate:.0f}")
         if not self.terminal and now - self._said > PLAIN_EVERY_S:

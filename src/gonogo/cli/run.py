@@ -148,13 +148,16 @@ def run(
         if plan is not None:
             folder = out or Path("runs") / f"{plan.device}-{plan.seed}"
             prepare_folder(folder)
+        reporter = Reporter()
         try:
-            with Reporter() as reporter:
+            with reporter:
                 progress = _run(
                     plan, folder, engine, per_device_kind=per_device_kind, ops_folders=folders, allowance=allowance,
                     workers=workers, report=partial(report_records, reporter),
                 )  # fmt: skip
         except KeyboardInterrupt:
+            if not resume and not reporter.has_reported:
+                raise Interrupted("interrupted before anything was recorded") from None
             raise Interrupted(_tell_rest(context, folder, folders)) from None
     seconds = time.monotonic() - started
     if per_device_kind:

@@ -62,7 +62,7 @@ class LocalRun:
             if (self.folder / RUN_FILE).exists():  # else somebody removed it all
                 close_run(self.folder)
 
-    def suspend(self) -> None:
+    def suspend(self, *, in_haste: bool) -> None:
         """The same: a run on disk can be read and resumed, closed or not."""
         self.close()
 

@@ -8,6 +8,7 @@ reader sees nothing before, and after it nothing but what is listed.
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ UPLOAD_S = 30
 PATIENCE_S = 180
 """How long a campaign, which may have run for hours, waits for a store that is started again."""
 PAUSE_S = 1
+HASTE_S = 5
+"""How long whoever has pressed Ctrl-C waits for it."""
 Result = TypeVar("Result")
 
 
@@ -68,9 +71,21 @@ class RemoteRun:
         if len(self._rows) >= self.part_rows or time.monotonic() - self._uploaded > UPLOAD_S:
             self._insist(self._upload)
 
-    def suspend(self) -> None:
-        """Write what is left, and leave the run open: it can be resumed, and is not read before it is closed."""
-        self._insist(self._upload)
+    def suspend(self, *, in_haste: bool) -> None:
+        """Write what is left, and leave the run open: it can be resumed, and is not read before it is closed.
+
+        Whoever has pressed Ctrl-C waits HASTE_S for the store, and no longer: what is not there is run again.
+        """
+        if not in_haste:
+            self._insist(self._upload)
+            return
+        upload = threading.Thread(target=self._try_upload, daemon=True)
+        upload.start()
+        upload.join(HASTE_S)
+
+    def _try_upload(self) -> None:
+        with suppress(InputError, OSError):
+            self._upload()
 
     def close(self) -> None:
         """Write what is left, merge, and list the parts in run.json."""

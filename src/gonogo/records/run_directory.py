@@ -38,7 +38,7 @@ class RunDirectory:
         if kind is None:
             self.close()
         else:
-            self._run.suspend()
+            self._run.suspend(in_haste=issubclass(kind, KeyboardInterrupt))
 
     def append(self, records: Sequence[Record]) -> None:
         """Keep the records of one case: of each, what the schema has a column for."""
