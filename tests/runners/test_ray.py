@@ -203,6 +203,36 @@ def test_records_in_an_object_store(
         assert read_rows(run) == local_gated
 
 
+def test_a_cluster_that_is_gone_ends_the_campaign_with_a_line(
+    gate: Gate, local_gated: list[dict], tmp_path: Path
+) -> None:
+    """What is recorded stays, and no worker does; another engine completes the run."""
+    gate.close()
+    run = tmp_path / "run"
+    with start_cluster({"GATE_FOLDER": str(gate.folder)}) as cluster:
+        for name in ("first", "second"):
+            cluster.add(name, "old")
+        with start(*GATED, "--out", run, "--engine", "ray", "--address", cluster.address) as campaign:
+            kernel = gate.wait_for_kernel()
+            wait_until(lambda: count_cases(run) == 7)
+            cluster.behead()
+            out, said = campaign.communicate(timeout=2 * DEADLINE_S)
+    assert (campaign.returncode, out) == (2, "")
+    (line,) = leave_progress_out(said).splitlines()
+    assert line.startswith(f"gonogo: the Ray cluster at {cluster.address} is gone: nothing has answered there for")
+    assert line.endswith("What is recorded is kept, and can be completed on another")
+    assert wait_for_end(kernel)
+    assert count_cases(run) == 7
+    told = gonogo("calibrate", run, "-o", tmp_path / "lock")
+    assert (
+        f"note: {run} is not complete, it has 14 of 16 records. To complete it: gonogo run --resume" in told.stderr
+    )
+    gate.open()
+    ended = gonogo("run", "--resume", "--out", run, "--ops-path", MORE_OPS)
+    assert ended.returncode == 0, ended.stderr
+    assert read_rows(run) == local_gated
+
+
 def test_each_kind_has_a_run_of_its_own(
     cluster: Cluster, gate: Gate, local_gated: list[dict], tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from gonogo.campaign.plan import Plan
 from gonogo.errors import InputError
 from gonogo.records import RunDirectory, find_begun, lock_folder, read_description, read_done
-from gonogo.records.description import RUN_FILE
+from gonogo.records.description import PLANNED, RUN_FILE
 from gonogo.records.places import Place, S3Place, parse_place
 from gonogo.runners.device import keep_switches
 from gonogo.runners.engines import Crew, Engine, Order, open_engine
@@ -170,7 +170,7 @@ def _resume(plan: Plan, folder: Place, engine: Engine, order: Order) -> Steps:
             yield start  # it is closed, and nobody opens it again
             return
         if start.rows == start.total:  # killed as it ended, maybe: no worker is needed to end it
-            with _open_directory(plan, folder, description):
+            with _open_directory(plan, folder, description, start.total):
                 yield start
             return
         with closing(engine.hire(replace(order, kind=order.kind or recorded.get("kind")))) as crew:
@@ -218,7 +218,7 @@ def _record(
     start: Progress,
 ) -> Steps:
     """Have a crew run what is not done, and keep it."""
-    directory = _open_directory(plan, folder, description)
+    directory = _open_directory(plan, folder, description, start.total)
     rows_done, outcomes = start.rows, Counter[str]()
     with directory, closing(crew):  # no worker is left when the last part is written
         for records in crew.run(plan.jobs(done)):
@@ -229,8 +229,8 @@ def _record(
             yield Progress(rows_done, start.total, dict(outcomes))
 
 
-def _open_directory(plan: Plan, folder: Place, description: dict[str, Any]) -> RunDirectory:
+def _open_directory(plan: Plan, folder: Place, description: dict[str, Any], total: int) -> RunDirectory:
     try:
-        return RunDirectory(folder, description | {"plan": plan.to_dict()})
+        return RunDirectory(folder, description | {"plan": plan.to_dict(), PLANNED: total})
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from None

@@ -7,10 +7,13 @@ import io
 import json
 import os
 import sys
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gonogo.errors import InputError
 from gonogo.plain import to_plain
+
+if TYPE_CHECKING:
+    from gonogo.records import StreamedRuns
 
 SCHEMA = 1
 """Of what every command prints under --json, but for verifications, which have their own."""
@@ -65,6 +68,16 @@ def echo(text: str, *, aside: bool = False) -> None:
     except OSError as error:  # a full disk
         forget(stream)
         raise InputError(f"the output cannot be written: {error.strerror}") from None
+
+
+def tell_incomplete(source: StreamedRuns) -> None:
+    """Say on stderr which runs have not all that was planned: what is made of them is of fewer cases."""
+    for folder, rows, planned in source.list_incomplete():
+        echo(
+            f"note: {folder} is not complete, it has {rows:,} of {planned:,} records. To complete it: gonogo run "
+            f"--resume --out {folder}",
+            aside=True,
+        )
 
 
 def forget(stream: TextIO) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gonogo.cli._output import SCHEMA, echo, print_json
+from gonogo.cli._output import SCHEMA, echo, print_json, tell_incomplete
 from gonogo.cli._parse import FILE, PLACE, prepare_file, show_examples, write_to
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ def sketch(runs: tuple[Place, ...], out: Path, as_json: bool) -> None:
         raise InputError(f"{out}: the name of a sketch ends with .sketch, by which other commands know it")
     prepare_file(out)
     files, others = split_sketches(runs)
-    sketches = [*read_sketches(files), *([Sketch.make(open_runs(others))] if others else [])]
+    sketches = read_sketches(files)
+    if others:
+        source = open_runs(others)
+        tell_incomplete(source)
+        sketches.append(Sketch.make(source))
     made = sketches[0] if len(sketches) == 1 else Sketch.merge(sketches)
     with write_to(out):
         made.write(out)
@@ -47,7 +51,6 @@ def sketch(runs: tuple[Place, ...], out: Path, as_json: bool) -> None:
         print_json({"schema": SCHEMA, "out": str(out), "records": made.records, "runs": names,
                     "counts": made.table.num_rows, "bytes": out.stat().st_size})  # fmt: skip
     else:
-        echo(
-            f"{made.records:,} records of {len(made.runs)} runs in {out}: {out.stat().st_size / 1e6:.1f} MB. "
-            f"Next: gonogo calibrate {out}"
-        )
+        runs_of = f"{len(made.runs)} run{'s' * (len(made.runs) != 1)}"
+        size = f"{out.stat().st_size / 1e6:.1f} MB"
+        echo(f"{made.records:,} records of {runs_of} in {out}: {size}. Next: gonogo calibrate {out}")

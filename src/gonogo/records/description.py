@@ -20,9 +20,12 @@ CLAIM = "claim"
 """The field of open.json, and of no run.json, that tells two campaigns apart."""
 PARTS = "parts"
 """The field that lists the files of a closed run, as seals; it attests that no row stands twice in them."""
+PLANNED = "planned"
+"""The field that tells how many rows a campaign has when it is complete."""
 DESCRIBED = {
     "environment": (dict, NoneType),
     "plan": (dict, NoneType),
+    PLANNED: (int, NoneType),
     "resumed": (list, NoneType),
     "appended": (list, NoneType),
     PARTS: (list, NoneType),
