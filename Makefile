@@ -1,7 +1,7 @@
 # Every target makes .venv and installs what it needs first; only Python >= 3.11 must be there.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/instrument/native/*)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/gonogo/*/native/*)
 # Tests start many a Python: with this set, as containers have it, each compiles all of gonogo again.
 unexport PYTHONDONTWRITEBYTECODE
 

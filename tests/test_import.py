@@ -95,10 +95,11 @@ def test_without_torch() -> None:
 def test_without_the_native_path() -> None:
     """NumPy alone gives the same: all to the bit but what is summed."""
     found = run_fresh(
-        "import sys\nsys.modules['gonogo.instrument._native'] = None\n"
+        "import sys\nsys.modules['gonogo.instrument._native'] = sys.modules['gonogo.cases._native'] = None\n"
         f"{MEASURE}\n"
         "from gonogo.instrument import path_native\n"
-        "assert not path_native.available()\n"
+        "from gonogo.cases.stream import Stream, open_stream\n"
+        "assert not path_native.available() and type(open_stream('a')) is Stream\n"
         "print(json.dumps(found))"
     )
     here: dict[str, Any] = {}

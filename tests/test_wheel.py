@@ -100,7 +100,8 @@ def test_files_of_the_wheel(wheel: Path) -> None:
         assert f"gonogo/{name}" in names
     assert all(name.startswith(("gonogo/", "gonogo-")) for name in names)
     if shutil.which("cc") or shutil.which("gcc"):
-        assert any(name.startswith("gonogo/instrument/_native") for name in names), "a compiler was there"
+        for package in ("cases", "instrument"):
+            assert any(name.startswith(f"gonogo/{package}/_native") for name in names), "a compiler was there"
 
 
 def test_import_and_measure(python: Path, tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ from gonogo.cases import (
     plan_cases,
 )
 from gonogo.cases.inputs import GUARD_BITS, far_stride, lay_out
-from gonogo.cases.values import Stream, draw_values, round_to_bits
+from gonogo.cases.stream import Stream
+from gonogo.cases.values import draw_values, round_to_bits
 from gonogo.errors import InputError
 from gonogo.formats import get_format
 from gonogo.ops import DTYPES, find_ops, get_op
@@ -65,8 +66,11 @@ def bits_of(tensor: torch.Tensor) -> np.ndarray:
     return tensor.contiguous().view(integers[tensor.dtype.itemsize]).numpy()
 
 
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_golden_bits(distribution: str) -> None:
+def test_golden_bits(distribution: str, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not native:
+        monkeypatch.setattr("gonogo.cases.stream._native", None)
     digest = blake2b(digest_size=8)
     for dtype in DTYPES:
         for layout in LAYOUTS[:4]:

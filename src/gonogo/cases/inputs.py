@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gonogo.cases._case import Case
-from gonogo.cases.values import Stream, draw_index, draw_int8, draw_scale, draw_values
+from gonogo.cases.stream import open_stream
+from gonogo.cases.values import draw_index, draw_int8, draw_scale, draw_values
 from gonogo.formats import FLOAT32, get_format
 from gonogo.ops import FOLLOWED, Input, Op, get_op
 
@@ -47,7 +48,7 @@ def _make_input(case: Case, op: Op, position: int, device: str) -> Any:
     if described.kind == "constant":
         return described.value
     shape = case.shape_of(op, described.axes)
-    stream = Stream(f"{case.id}/{described.name}")
+    stream = open_stream(f"{case.id}/{described.name}")
     if described.kind not in FIRST_KINDS or described.dtype != FOLLOWED:
         return _fill(case, op, position, device)
     count, fmt = math.prod(shape), get_format(case.dtype)
@@ -76,7 +77,7 @@ def _fill(case: Case, op: Op, position: int, device: str) -> torch.Tensor:
 
     described = op.inputs[position]
     shape, sizes = case.shape_of(op, described.axes), case.axis_sizes(op)
-    stream, count = Stream(f"{case.id}/{described.name}"), math.prod(shape)
+    stream, count = open_stream(f"{case.id}/{described.name}"), math.prod(shape)
     high = sizes[described.high] if isinstance(described.high, str) else described.high
     dtype = find_input_dtype(case, described)
     drawn: npt.NDArray[Any]

@@ -1,49 +1,25 @@
-"""A name and a shape → values of a distribution, the same bits on every machine and with every NumPy.
+"""A stream and a shape → values of a distribution, the same bits on every machine and with every NumPy.
 
-Philox's raw stream is fixed by its paper; from there on only sums, products, quotients and square roots are used,
-which IEEE 754 rounds in one way everywhere. No exp, log or cosine: libraries differ in their last bit.
+Only sums, products, quotients and square roots are used, which IEEE 754 rounds in one way everywhere. No exp, log
+or cosine: libraries differ in their last bit.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gonogo.cases.stream import Floats, Stream
 from gonogo.formats import Format
 
-Floats = npt.NDArray[np.float64]
 Shape = tuple[int, ...]
 
-
-class Stream:
-    """A stream of random numbers that a name fixes."""
-
-    def __init__(self, name: str) -> None:
-        key = int.from_bytes(blake2b(name.encode(), digest_size=16).digest(), "little")
-        self._bits = np.random.Philox(key=key)
-
-    def words(self, count: int) -> npt.NDArray[np.uint64]:
-        """Words of 64 random bits each."""
-        return self._bits.random_raw(count)
-
-    def uniform(self, count: int) -> Floats:
-        """Numbers in [0, 1), of 53 random bits each."""
-        return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-    def normal(self, count: int) -> Floats:
-        """About normal with variance 1, within ±6: twelve 16-bit uniforms added up, and one of full width below."""
-        pairs, lanes = np.zeros(count, np.uint64), np.uint64(0x0000_FFFF_0000_FFFF)
-        for _ in range(3):
-            words = self.words(count)
-            pairs += words & lanes  # two sums side by side: six 16-bit numbers fit 32 bits
-            pairs += (words >> np.uint64(16)) & lanes
-        total = ((pairs & np.uint64(0xFFFF_FFFF)) + (pairs >> np.uint64(32))).astype(np.float64)
-        return (total + self.uniform(count)) * 2.0**-16 - 6.0
+CHOSEN_AT_ONCE = 2**16
+"""Elements: large cases have no memory for all kinds twice."""
 
 
 def _uniform(stream: Stream, shape: Shape, fmt: Format) -> Floats:
@@ -103,7 +79,24 @@ def _adversarial(stream: Stream, shape: Shape, fmt: Format) -> Floats:
     count = math.prod(shape)
     bucket, u = (stream.uniform(count) * 5).astype(np.int64), 2 * stream.uniform(count) - 1
     special = np.array([np.nan, np.inf, -np.inf])[(stream.uniform(count) * 3).astype(np.int64)]
-    return np.choose(bucket, [np.zeros(count), fmt.smallest_normal * u, fmt.largest * u, 1000 * u, special])
+    return _choose(bucket, [np.zeros(count), fmt.smallest_normal * u, fmt.largest * u, 1000 * u, special])
+
+
+def _choose(which: npt.NDArray[np.int64], kinds: list[Floats]) -> Floats:
+    """At each place the value of the kind that is named there: as np.choose, in a third of its time."""
+    chosen = np.empty(which.size)
+    for start in range(0, which.size, CHOSEN_AT_ONCE):
+        part = slice(start, start + CHOSEN_AT_ONCE)
+        named = which[part]
+        chosen[part] = np.concatenate([kind[part] for kind in kinds])[named * named.size + np.arange(named.size)]
+    return chosen
+
+
+def _flip(values: Floats, words: npt.NDArray[np.uint64]) -> Floats:
+    """Values, negated in place where a word is odd."""
+    bits = values.view(np.uint64)
+    bits ^= words << np.uint64(63)
+    return values
 
 
 def _low(fmt: Format) -> int:
@@ -114,14 +107,16 @@ def _low(fmt: Format) -> int:
 def _scales(stream: Stream, count: int, low: int, high: int) -> Floats:
     """Of either sign, the size between 2^low and 2^high, every power of two as likely as any other."""
     exponents = low + np.floor((high - low) * stream.uniform(count)).astype(np.int64)
-    sizes = np.ldexp(1 + stream.uniform(count), exponents)
-    return np.where(stream.words(count) % 2 == 0, sizes, -sizes)
+    sizes = 1 + stream.uniform(count)
+    bits = sizes.view(np.int64)
+    bits += exponents << 52  # as np.ldexp does it, where nothing leaves float64's range
+    return _flip(sizes, stream.words(count))
 
 
 def _zeros(stream: Stream, shape: Shape, fmt: Format) -> Floats:
     """Normal, but for one in eight that is 0 or −0, and one row in four that is nothing else."""
     count = math.prod(shape)
-    values, zeros = stream.normal(count), np.where(stream.words(count) % 2 == 0, 0.0, -0.0)
+    values, zeros = stream.normal(count), _flip(np.zeros(count), stream.words(count))
     rows, width = _split_rows(shape)
     empty = np.repeat(stream.uniform(rows) < 0.25, width) if len(shape) > 1 else np.zeros(count, bool)
     return np.where(empty | (stream.uniform(count) < 0.125), zeros, values)
@@ -146,8 +141,7 @@ def _huge(stream: Stream, shape: Shape, fmt: Format) -> Floats:
 def _exponent(stream: Stream, shape: Shape, fmt: Format) -> Floats:
     """Half of them between 60 and 120, of either sign: float32 loses exp past 88, and exp of twice that past 44."""
     count = math.prod(shape)
-    far = 60 + 60 * stream.uniform(count)
-    far = np.where(stream.words(count) % 2 == 0, far, -far)
+    far = _flip(60 + 60 * stream.uniform(count), stream.words(count))
     return np.where(stream.uniform(count) < 0.5, far, stream.normal(count))
 
 
@@ -155,11 +149,11 @@ def _mixed(stream: Stream, shape: Shape, fmt: Format) -> Floats:
     """0, −0, tiny, ordinary, past the overflow of exp and large side by side: no shortcut by size takes all."""
     count = math.prod(shape)
     kinds = [
-        np.where(stream.words(count) % 2 == 0, 0.0, -0.0), _scales(stream, count, _low(fmt), -3),
+        _flip(np.zeros(count), stream.words(count)), _scales(stream, count, _low(fmt), -3),
         stream.normal(count), 10 * (2 * stream.uniform(count) - 1), _scales(stream, count, 5, 7),
         _scales(stream, count, 7, 13),
     ]  # fmt: skip
-    return np.choose((len(kinds) * stream.uniform(count)).astype(np.int64), kinds)
+    return _choose((len(kinds) * stream.uniform(count)).astype(np.int64), kinds)
 
 
 def _rows(stream: Stream, shape: Shape, fmt: Format) -> Floats:

@@ -156,9 +156,9 @@ def run(
                     workers=workers, report=partial(report_records, reporter),
                 )  # fmt: skip
         except KeyboardInterrupt:
-            if not resume and not reporter.has_reported:
-                raise Interrupted("interrupted before anything was recorded") from None
-            raise Interrupted(_tell_rest(context, folder, folders)) from None
+            if reporter.has_reported or _is_begun(folder, has_kinds=per_device_kind):
+                raise Interrupted(_tell_rest(context, folder, folders)) from None
+            raise Interrupted("interrupted before anything was recorded") from None
     seconds = time.monotonic() - started
     if per_device_kind:
         _print_summaries(progress, seconds, as_json=as_json)
@@ -183,6 +183,11 @@ def _run(
     if plan is None:
         return {folder: resume_campaign(folder, ops_folders=ops_folders, engine=engine, **options)}
     return {folder: run_campaign(plan, folder, engine=engine, **options)}
+
+
+def _is_begun(folder: Place, *, has_kinds: bool) -> bool:
+    """Whether there is a run to go on with; a store is not asked, for it may be what was waited for."""
+    return isinstance(folder, Path) and any(folder.glob("*/run.json" if has_kinds else "run.json"))
 
 
 def _tell_rest(context: click.Context, folder: Place, ops_folders: tuple[str, ...]) -> str:

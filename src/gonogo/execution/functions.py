@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gonogo.cases import Call
-from gonogo.cases.values import Stream
+from gonogo.cases.stream import open_stream
 from gonogo.errors import BadArguments, BadModule, BadReference, NoErrorRule
 from gonogo.formats import get_format
 from gonogo.guest import flags
@@ -80,7 +80,7 @@ def _is_floating(leaf: Any) -> bool:
 def make_cotangent(name: str, path: str, output: torch.Tensor, dtype: str) -> torch.Tensor:
     """What a leaf is multiplied by, in float64: drawn by its name, about normal, rounded to a dtype."""
     # Rounded by NumPy: inside the running-error mode a cast of torch's would change nothing.
-    drawn = get_format(dtype).round(Stream(f"{name}/cotangent/{path}").normal(output.numel()))
+    drawn = get_format(dtype).round(open_stream(f"{name}/cotangent/{path}").normal(output.numel()))
     return torch.from_numpy(drawn).reshape(output.shape).to(output.device)
 
 

@@ -1,0 +1,81 @@
+"""A name → a stream of random numbers, the same bits on every machine, with every NumPy and without a C compiler.
+
+Philox's words are fixed by its paper. From there on only sums and products are used, which IEEE 754 rounds in one
+way everywhere.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_native: Any
+try:
+    _native = import_module("gonogo.cases._native")
+except ImportError:  # built without a compiler, or by one that knows no products of 128 bits
+    _native = None
+
+Floats = npt.NDArray[np.float64]
+
+
+def _make_key(name: str) -> bytes:
+    return blake2b(name.encode(), digest_size=16).digest()
+
+
+class Stream:
+    """A stream of random numbers that a name fixes, drawn by NumPy."""
+
+    def __init__(self, name: str) -> None:
+        self._bits = np.random.Philox(key=int.from_bytes(_make_key(name), "little"))
+
+    def words(self, count: int) -> npt.NDArray[np.uint64]:
+        """Words of 64 random bits each."""
+        return self._bits.random_raw(count)
+
+    def uniform(self, count: int) -> Floats:
+        """Numbers in [0, 1), of 53 random bits each."""
+        return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def normal(self, count: int) -> Floats:
+        """About normal with variance 1, within ±6: twelve 16-bit uniforms added up, and one of full width below."""
+        pairs, lanes = np.zeros(count, np.uint64), np.uint64(0x0000_FFFF_0000_FFFF)
+        for _ in range(3):
+            words = self.words(count)
+            pairs += words & lanes  # two sums side by side: six 16-bit numbers fit 32 bits
+            pairs += (words >> np.uint64(16)) & lanes
+        total = ((pairs & np.uint64(0xFFFF_FFFF)) + (pairs >> np.uint64(32))).astype(np.float64)
+        return (total + self.uniform(count)) * 2.0**-16 - 6.0
+
+
+class NativeStream(Stream):
+    """The same stream, drawn by the C extension."""
+
+    def __init__(self, name: str) -> None:
+        self._key, self._at = _make_key(name), 0
+
+    def words(self, count: int) -> npt.NDArray[np.uint64]:
+        """Words of 64 random bits each."""
+        drawn = np.empty(count, np.uint64)
+        self._at = _native.words(self._key, self._at, drawn)
+        return drawn
+
+    def uniform(self, count: int) -> Floats:
+        """Numbers in [0, 1), of 53 random bits each."""
+        drawn = np.empty(count)
+        self._at = _native.uniform(self._key, self._at, drawn)
+        return drawn
+
+    def normal(self, count: int) -> Floats:
+        """About normal with variance 1, within ±6."""
+        drawn = np.empty(count)
+        self._at = _native.normal(self._key, self._at, drawn)
+        return drawn
+
+
+def open_stream(name: str) -> Stream:
+    """The stream of a name, at its start."""
+    return Stream(name) if _native is None else NativeStream(name)
