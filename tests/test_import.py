@@ -98,8 +98,8 @@ def test_without_the_native_path() -> None:
         "import sys\nsys.modules['gonogo.instrument._native'] = sys.modules['gonogo.cases._native'] = None\n"
         f"{MEASURE}\n"
         "from gonogo.instrument import path_native\n"
-        "from gonogo.cases.stream import Stream, open_stream\n"
-        "assert not path_native.available() and type(open_stream('a')) is Stream\n"
+        "from gonogo.cases.stream import NumpyStream, open_stream\n"
+        "assert not path_native.available() and type(open_stream('a')) is NumpyStream\n"
         "print(json.dumps(found))"
     )
     here: dict[str, Any] = {}

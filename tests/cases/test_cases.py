@@ -31,7 +31,7 @@ from gonogo.cases import (
     plan_cases,
 )
 from gonogo.cases.inputs import GUARD_BITS, far_stride, lay_out
-from gonogo.cases.stream import Stream
+from gonogo.cases.stream import NumpyStream
 from gonogo.cases.values import draw_values, round_to_bits
 from gonogo.errors import InputError
 from gonogo.formats import get_format
@@ -162,7 +162,7 @@ def test_distributions_keep_their_promise(dtype: str) -> None:
     fmt, n = get_format(dtype), 4096
 
     def draw(name: str) -> np.ndarray:
-        bits = draw_values(name, Stream("promise"), (n // 64, 64), fmt)
+        bits = draw_values(name, NumpyStream("promise"), (n // 64, 64), fmt)
         return torch.from_numpy(bits.view(f"i{bits.itemsize}")).view(getattr(torch, dtype)).double().numpy()
 
     drawn = {name: draw(name) for name in DISTRIBUTIONS}
@@ -214,7 +214,7 @@ def test_offset_goes_either_way() -> None:
     for dtype in DTYPES:
         below = 0
         for number in range(64):
-            bits = draw_values("offset", Stream(str(number)), (64,), get_format(dtype))
+            bits = draw_values("offset", NumpyStream(str(number)), (64,), get_format(dtype))
             mean = torch.from_numpy(bits.view(f"i{bits.itemsize}")).view(getattr(torch, dtype)).double().mean()
             assert abs(abs(mean) - 100) < 1
             below += int(mean < 0)
@@ -223,7 +223,7 @@ def test_offset_goes_either_way() -> None:
 
 def test_integers_make_every_sum_exact() -> None:
     """In any order, in float32: the reason why their only right answer is the exact one."""
-    bits = draw_values("integers", Stream("a"), (2049,), get_format("float32"))
+    bits = draw_values("integers", NumpyStream("a"), (2049,), get_format("float32"))
     a, b = bits.view(np.float32), bits[::-1].view(np.float32)
     exact = sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a, b, strict=True))
     total = np.float32(0)
@@ -288,7 +288,7 @@ def test_a_verification_has_every_pair_of_axes_alike_and_two_axes_of_many_tiles(
 def test_a_contiguous_read_of_stride_0_finds_other_values() -> None:
     """Of a vector, too, whose one value must not stand in every place that such a read looks at."""
     for shape in ((33,), (4, 9), (1, 17)):
-        bits = draw_values("normal", Stream("a"), shape, get_format("float32"))
+        bits = draw_values("normal", NumpyStream("a"), shape, get_format("float32"))
         stored, strides, offset = lay_out("expanded", shape, bits)
         assert (0 in strides, offset, stored.size) == (True, 0, bits.size)
         seen = np.lib.stride_tricks.as_strided(stored, shape, [4 * stride for stride in strides])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.cases import stream
-from gonogo.cases.stream import NativeStream, Stream, open_stream
+from gonogo.cases.stream import NativeStream, NumpyStream, open_stream
 
 pytestmark = pytest.mark.skipif(stream._native is None, reason="built without a C compiler")
 
@@ -19,7 +19,7 @@ DRAWS = st.lists(st.tuples(st.sampled_from(["words", "uniform", "normal"]), COUN
 
 @given(st.text(max_size=9), DRAWS)
 def test_the_same_as_by_numpy(name: str, draws: list[tuple[str, int]]) -> None:
-    native, numpys = NativeStream(name), Stream(name)
+    native, numpys = NativeStream(name), NumpyStream(name)
     for kind, count in draws:
         drawn, expected = getattr(native, kind)(count), getattr(numpys, kind)(count)
         assert drawn.dtype == expected.dtype
@@ -29,7 +29,7 @@ def test_the_same_as_by_numpy(name: str, draws: list[tuple[str, int]]) -> None:
 def test_it_is_used_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(open_stream("a")) is NativeStream
     monkeypatch.setattr(stream, "_native", None)
-    assert type(open_stream("a")) is Stream
+    assert type(open_stream("a")) is NumpyStream
 
 
 def test_buffers_that_do_not_fit() -> None:
@@ -38,4 +38,7 @@ def test_buffers_that_do_not_fit() -> None:
         stream._native.words(b"abc", 0, out)
     with pytest.raises(TypeError, match="read-write"):
         stream._native.words(bytes(16), 0, b"12345678")
+    for odd in (bytearray(15), memoryview(bytearray(17))[1:]):
+        with pytest.raises(ValueError, match="not of words of 64 bits"):
+            stream._native.words(bytes(16), 0, odd)
     np.testing.assert_array_equal(out, 0)

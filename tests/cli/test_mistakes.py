@@ -216,6 +216,26 @@ def test_ctrl_c_before_a_campaign_has_anything(monkeypatch: pytest.MonkeyPatch, 
     assert (done.exit_code, done.stderr) == (130, "interrupted before anything was recorded\n")
 
 
+@pytest.mark.parametrize("lost", [(), ("7 records that did not reach s3://b/run",)])
+def test_ctrl_c_before_a_resumed_campaign_has_anything_new(
+    lost: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What it had is there all the same; what the store did not take is named."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        pressed = KeyboardInterrupt()
+        for note in lost:
+            pressed.add_note(note)
+        raise pressed
+
+    monkeypatch.setattr("gonogo.campaign.resume_campaign", interrupt)
+    run = shutil.copytree(RUN, tmp_path / "a run")
+    done = CliRunner().invoke(cli, ["run", "--resume", "--out", str(run)])
+    but = f", but for {lost[0]}" if lost else ""
+    said = f"interrupted: what is done is kept{but}. Go on: gonogo run --resume --out '{run}'\n"
+    assert (done.exit_code, done.stderr) == (130, said)
+
+
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "gonogo", "ops"]

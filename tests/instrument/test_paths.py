@@ -66,7 +66,7 @@ def tiny(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
 
 
 def near_ties(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    """Errors of 128 and of next to 128, where the median is, whose float64 patterns have the same upper half."""
+    """Errors of 128, where the median is, and of next to it; float64's upper half of the next above is the same."""
     return np.full(n, 128.0), rng.choice([2.0**-16, 0.0, -(2.0**-16), -128.0], n, p=[0.3, 0.15, 0.3, 0.25])
 
 

@@ -76,6 +76,19 @@ def test_memory_below_a_workers_own_size(tmp_path: Path) -> None:
     assert read_run(tmp_path).num_rows == 0
 
 
+def test_past_both_limits_is_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a kernel that eats memory may be past its time, too, when it is looked at."""
+    monkeypatch.setattr("gonogo.runners.pool.measure_family", lambda keeper, limit: 9 * 2**30)
+    pool = Pool(1, Allowance(timeout_s=1e-9))
+    (worker,) = pool._workers
+    try:
+        worker.start(next(make_plan("calm").jobs()))
+        worker.ready, worker.kernel = True, "eats_memory"
+        assert pool._check(worker) == ("out-of-memory", "9 GiB resident, 8 allowed")
+    finally:
+        pool.close()
+
+
 @pytest.mark.parametrize("limits", [{"timeout_s": 0.0}, {"timeout_s": float("nan")}, {"memory_bytes": 0}])
 def test_limits_are_above_zero(limits: dict[str, float]) -> None:
     with pytest.raises(InputError, match="it must be above 0"):

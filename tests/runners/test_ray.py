@@ -220,12 +220,14 @@ def test_a_cluster_that_is_gone_ends_the_campaign_with_a_line(
     assert (campaign.returncode, out) == (2, "")
     (line,) = leave_progress_out(said).splitlines()
     assert line.startswith(f"gonogo: the Ray cluster at {cluster.address} is gone: nothing has answered there for")
-    assert line.endswith("What is recorded is kept, and can be completed on another")
+    assert line.endswith("Go on, here or on another cluster: gonogo run --resume with the same --out")
     assert wait_for_end(kernel)
     assert count_cases(run) == 7
     told = gonogo("calibrate", run, "-o", tmp_path / "lock")
+    again = f"gonogo run --resume --out {run} --ops-path FOLDER"
     assert (
-        f"note: {run} is not complete, it has 14 of 16 records. To complete it: gonogo run --resume" in told.stderr
+        f"note: {run} is not complete, it has 14 of 16 records. Unless it is under way, complete it: {again}\n"
+        in (told.stderr)
     )
     gate.open()
     ended = gonogo("run", "--resume", "--out", run, "--ops-path", MORE_OPS)

@@ -126,17 +126,31 @@ def _follow(campaigns: Mapping[str, Steps], device: str, report: Report | None) 
     with keep_switches(device), ExitStack() as stack:
         for campaign in campaigns.values():
             stack.enter_context(closing(campaign))
-        while running:
-            for name, campaign in list(running.items()):
-                step = next(campaign, None)
-                if step is None:
-                    del running[name]
-                    continue
-                is_news = step.outcomes != (progress[name].outcomes if name in progress else {})
-                progress[name] = step
-                if report is not None and is_news:
-                    report(_add_up(progress))
+        try:
+            while running:
+                for name, campaign in list(running.items()):
+                    step = next(campaign, None)
+                    if step is None:
+                        del running[name]
+                        continue
+                    is_news = step.outcomes != (progress[name].outcomes if name in progress else {})
+                    progress[name] = step
+                    if report is not None and is_news:
+                        report(_add_up(progress))
+        except KeyboardInterrupt as interrupt:
+            for campaign in running.values():
+                _interrupt(campaign, interrupt)
+            raise
     return progress
+
+
+def _interrupt(campaign: Steps, interrupt: KeyboardInterrupt) -> None:
+    """End a campaign as if Ctrl-C had been pressed in its turn, which is one campaign's alone, or nobody's."""
+    try:
+        campaign.throw(interrupt)
+    except KeyboardInterrupt as raised:
+        if raised is not interrupt:  # pressed again
+            raise
 
 
 def _add_up(progress: Mapping[str, Progress]) -> Progress:

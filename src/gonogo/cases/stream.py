@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,22 +26,35 @@ def _make_key(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=16).digest()
 
 
-class Stream:
-    """A stream of random numbers that a name fixes, drawn by NumPy."""
+class Stream(Protocol):
+    """A stream of random numbers that a name fixes."""
+
+    def words(self, count: int) -> npt.NDArray[np.uint64]:
+        """Words of 64 random bits each."""
+
+    def uniform(self, count: int) -> Floats:
+        """Numbers in [0, 1), of 53 random bits each."""
+
+    def normal(self, count: int) -> Floats:
+        """About normal with variance 1, within ±6: twelve 16-bit uniforms added up, and one of full width below."""
+
+
+class NumpyStream:
+    """A stream drawn by NumPy."""
 
     def __init__(self, name: str) -> None:
         self._bits = np.random.Philox(key=int.from_bytes(_make_key(name), "little"))
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:
-        """Words of 64 random bits each."""
+        """As they come."""
         return self._bits.random_raw(count)
 
     def uniform(self, count: int) -> Floats:
-        """Numbers in [0, 1), of 53 random bits each."""
+        """The upper bits of a word each."""
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def normal(self, count: int) -> Floats:
-        """About normal with variance 1, within ±6: twelve 16-bit uniforms added up, and one of full width below."""
+        """From all first words, then all second ones, and so on."""
         pairs, lanes = np.zeros(count, np.uint64), np.uint64(0x0000_FFFF_0000_FFFF)
         for _ in range(3):
             words = self.words(count)
@@ -51,26 +64,26 @@ class Stream:
         return (total + self.uniform(count)) * 2.0**-16 - 6.0
 
 
-class NativeStream(Stream):
-    """The same stream, drawn by the C extension."""
+class NativeStream:
+    """The same, drawn by the C extension, which is told where in the stream to begin."""
 
     def __init__(self, name: str) -> None:
         self._key, self._at = _make_key(name), 0
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:
-        """Words of 64 random bits each."""
+        """As they come."""
         drawn = np.empty(count, np.uint64)
         self._at = _native.words(self._key, self._at, drawn)
         return drawn
 
     def uniform(self, count: int) -> Floats:
-        """Numbers in [0, 1), of 53 random bits each."""
+        """The upper bits of a word each."""
         drawn = np.empty(count)
         self._at = _native.uniform(self._key, self._at, drawn)
         return drawn
 
     def normal(self, count: int) -> Floats:
-        """About normal with variance 1, within ±6."""
+        """From all first words, then all second ones, and so on."""
         drawn = np.empty(count)
         self._at = _native.normal(self._key, self._at, drawn)
         return drawn
@@ -78,4 +91,4 @@ class NativeStream(Stream):
 
 def open_stream(name: str) -> Stream:
     """The stream of a name, at its start."""
-    return Stream(name) if _native is None else NativeStream(name)
+    return NumpyStream(name) if _native is None else NativeStream(name)

@@ -7,13 +7,11 @@ import io
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterable
+from typing import Any, TextIO
 
 from gonogo.errors import InputError
 from gonogo.plain import to_plain
-
-if TYPE_CHECKING:
-    from gonogo.records import StreamedRuns
 
 SCHEMA = 1
 """Of what every command prints under --json, but for verifications, which have their own."""
@@ -70,14 +68,10 @@ def echo(text: str, *, aside: bool = False) -> None:
         raise InputError(f"the output cannot be written: {error.strerror}") from None
 
 
-def tell_incomplete(source: StreamedRuns) -> None:
-    """Say on stderr which runs have not all that was planned: what is made of them is of fewer cases."""
-    for folder, rows, planned in source.list_incomplete():
-        echo(
-            f"note: {folder} is not complete, it has {rows:,} of {planned:,} records. To complete it: gonogo run "
-            f"--resume --out {folder}",
-            aside=True,
-        )
+def note_all(notes: Iterable[str]) -> None:
+    """What is no refusal and belongs to no table, on stderr."""
+    for note in notes:
+        echo(f"note: {note}", aside=True)
 
 
 def forget(stream: TextIO) -> None:

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from gonogo.cli._completion import complete_gauge, complete_ops, complete_rule
-from gonogo.cli._output import SCHEMA, echo, print_json, tell_incomplete
+from gonogo.cli._output import SCHEMA, echo, note_all, print_json
 from gonogo.cli._parse import FILE, PLACE, check_recorded, prepare_file, show_examples, words_option, write_to
 from gonogo.cli._tables import View, print_tables, table_options
 from gonogo.errors import InputError
@@ -120,7 +120,7 @@ def calibrate(
     source: StreamedRuns | OpenSketch
     if sketched is None:
         source = open_runs(runs, wanted={"absolute", gauge})
-        tell_incomplete(source)
+        note_all(source.incomplete)
     else:
         source = sketched
     made = _make_limits(source, method, ops)

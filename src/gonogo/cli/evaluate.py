@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gonogo.cli._completion import complete_distributions, complete_dtypes, complete_holdout, complete_ops
-from gonogo.cli._output import echo, print_json, tell_incomplete
+from gonogo.cli._output import echo, note_all, print_json
 from gonogo.cli._parse import PLACE, check_recorded, show_examples, words_option
 from gonogo.cli._tables import View, fill, print_tables, table_options
 from gonogo.errors import InputError
@@ -92,7 +92,7 @@ def evaluate(
         needed = list_needed(default_methods(holdout), holdout, beside_controls=tables)
         wanted = set(EVERYTHING) - {"number"} | needed if every_method or sweep else needed
         source = open_runs(paths, wanted=wanted)
-        tell_incomplete(source)
+        note_all(source.incomplete)
         asked = {"op": ops, "dtype": dtypes, "distribution": distributions}
         if any(asked.values()):
             known = source.survey()

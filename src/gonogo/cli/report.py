@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gonogo.cli._completion import complete_holdout
-from gonogo.cli._output import SCHEMA, echo, print_json
+from gonogo.cli._output import SCHEMA, echo, note_all, print_json
 from gonogo.cli._parse import FILE, PLACE, prepare_file, show_examples, write_to
 from gonogo.words import find_words
 
@@ -70,6 +70,7 @@ def report(
     with write_to(out):
         out.write_text(page, encoding="utf-8")
     size = out.stat().st_size
+    note_all(data.get("records", {}).get("incomplete", []))
     if as_json:
         records = data.get("records", {})
         evaluation = records.get("evaluation", {})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -155,9 +157,10 @@ def run(
                     plan, folder, engine, per_device_kind=per_device_kind, ops_folders=folders, allowance=allowance,
                     workers=workers, report=partial(report_records, reporter),
                 )  # fmt: skip
-        except KeyboardInterrupt:
-            if reporter.has_reported or _is_begun(folder, has_kinds=per_device_kind):
-                raise Interrupted(_tell_rest(context, folder, folders)) from None
+        except KeyboardInterrupt as interrupt:
+            if resume or reporter.has_reported or _is_begun(folder, has_kinds=per_device_kind):
+                lost = getattr(interrupt, "__notes__", [])
+                raise Interrupted(_tell_rest(context, folder, folders, lost)) from None
             raise Interrupted("interrupted before anything was recorded") from None
     seconds = time.monotonic() - started
     if per_device_kind:
@@ -190,15 +193,17 @@ def _is_begun(folder: Place, *, has_kinds: bool) -> bool:
     return isinstance(folder, Path) and any(folder.glob("*/run.json" if has_kinds else "run.json"))
 
 
-def _tell_rest(context: click.Context, folder: Place, ops_folders: tuple[str, ...]) -> str:
+def _tell_rest(context: click.Context, folder: Place, ops_folders: tuple[str, ...], lost: Sequence[str]) -> str:
     """What to say of a campaign that was interrupted."""
     given = {name: context.params[name] for name in ("engine_name", "address", "per_device_kind")}
     words = [f"--engine {given['engine_name']}"] if given["engine_name"] != "local" else []
     words += [f"--address {given['address']}"] if given["address"] else []
     words += ["--per-device-kind"] if given["per_device_kind"] else []
-    words += [f"--ops-path {path}" for path in ops_folders]
+    words += [f"--ops-path {shlex.quote(path)}" for path in ops_folders]
     again = "".join(f" {word}" for word in words)
-    return f"interrupted: what is done is kept. Go on: gonogo run --resume --out {folder}{again}"
+    but = f", but for {' and '.join(lost)}" if lost else ""
+    out = shlex.quote(str(folder))
+    return f"interrupted: what is done is kept{but}. Go on: gonogo run --resume --out {out}{again}"
 
 
 def _find_fields(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gonogo.cli._output import SCHEMA, echo, print_json, tell_incomplete
+from gonogo.cli._output import SCHEMA, echo, note_all, print_json
 from gonogo.cli._parse import FILE, PLACE, prepare_file, show_examples, write_to
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def sketch(runs: tuple[Place, ...], out: Path, as_json: bool) -> None:
     sketches = read_sketches(files)
     if others:
         source = open_runs(others)
-        tell_incomplete(source)
+        note_all(source.incomplete)
         sketches.append(Sketch.make(source))
     made = sketches[0] if len(sketches) == 1 else Sketch.merge(sketches)
     with write_to(out):

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from gonogo.errors import InputError
 from gonogo.policies import load_policies
-from gonogo.records.description import PLANNED, read_description
+from gonogo.records.description import read_description, tell_incomplete
 from gonogo.records.find import find_distinct_runs
 from gonogo.records.parts import Part, list_parts
 from gonogo.records.places import Place
@@ -170,14 +170,15 @@ class StreamedRuns:
         check_count("runs", len(self.folders))
         self.identities: list[str] = []
         """Of each run, by what its run.json says: two of the same are one run, whatever they are called."""
-        self._planned: list[int] = []
+        self._incomplete: list[str] = []
         for number, folder in enumerate(self.folders):
             self.runs.append(folder.name)
             description = read_description(folder)
             self.identities.append(_identify(description))
-            self._planned.append(description.get(PLANNED) or 0)
             self.devices.append(name_device(description.get("environment")))
-            self._add_parts(number, list_parts(folder))
+            parts = list_parts(folder)
+            self._add_parts(number, parts)
+            self._incomplete += tell_incomplete(folder, description, sum(part.rows for part in parts))
         if not self._rows:
             raise InputError(f"no records in {', '.join(map(str, paths))}. Make some with: gonogo run --out DIR")
 
@@ -212,10 +213,10 @@ class StreamedRuns:
             rows[stretch.run] += sum(part.rows for part in stretch.parts)
         return rows
 
-    def list_incomplete(self) -> list[tuple[Place, int, int]]:
-        """Runs of campaigns that were cut off, or are under way: each with the rows it has and those planned."""
-        told = zip(self.folders, self.rows_of_runs, self._planned, strict=True)
-        return [(folder, rows, planned) for folder, rows, planned in told if rows < planned]
+    @property
+    def incomplete(self) -> list[str]:
+        """What there is to say of runs that have fewer rows than were planned."""
+        return list(self._incomplete)
 
     def map_tables(self, work: Callable[[pa.Table], Result], names: Sequence[str]) -> Iterator[Result]:
         """What `work` makes of columns as they are recorded, some rows at a time; by several threads."""

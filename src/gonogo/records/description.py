@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType
@@ -42,6 +43,18 @@ def format_description(description: dict[str, Any]) -> bytes:
     """What stands in run.json: the version, and what is given."""
     text = json.dumps({"schema": SCHEMA_VERSION} | description, indent=1, sort_keys=True)
     return text.encode() + b"\n"
+
+
+def tell_incomplete(folder: Place, description: dict[str, Any], rows: int) -> list[str]:
+    """What to say of a campaign that was cut off, or is under way; nothing of one that has all of its rows."""
+    planned, plan = description.get(PLANNED) or 0, description.get("plan") or {}
+    if rows >= planned:
+        return []
+    ops = " --ops-path FOLDER" if plan.get("ops_folders") else ""  # code from where the reader says, not a file
+    return [
+        f"{folder} is not complete, it has {rows:,} of {planned:,} records. Unless it is under way, complete it: "
+        f"gonogo run --resume --out {shlex.quote(str(folder))}{ops}"
+    ]
 
 
 def read_description(folder: Place) -> dict[str, Any]:

@@ -62,9 +62,10 @@ class LocalRun:
             if (self.folder / RUN_FILE).exists():  # else somebody removed it all
                 close_run(self.folder)
 
-    def suspend(self, *, in_haste: bool) -> None:
-        """The same: a run on disk can be read and resumed, closed or not."""
+    def suspend(self, *, in_haste: bool) -> int:
+        """The same: a run on disk can be read and resumed, closed or not. Returns how many rows were lost: none."""
         self.close()
+        return 0
 
     def _rewrite_journal(self) -> None:
         write_atomically(self.folder / JOURNAL, b"".join(json.dumps([row]).encode() + b"\n" for row in self._rows))

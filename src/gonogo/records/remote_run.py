@@ -71,17 +71,19 @@ class RemoteRun:
         if len(self._rows) >= self.part_rows or time.monotonic() - self._uploaded > UPLOAD_S:
             self._insist(self._upload)
 
-    def suspend(self, *, in_haste: bool) -> None:
+    def suspend(self, *, in_haste: bool) -> int:
         """Write what is left, and leave the run open: it can be resumed, and is not read before it is closed.
 
-        Whoever has pressed Ctrl-C waits HASTE_S for the store, and no longer: what is not there is run again.
+        Whoever has pressed Ctrl-C waits HASTE_S for the store, and no longer. Returns how many rows are not known
+        to be there: their cases are run again.
         """
         if not in_haste:
             self._insist(self._upload)
-            return
+            return 0
         upload = threading.Thread(target=self._try_upload, daemon=True)
         upload.start()
         upload.join(HASTE_S)
+        return len(self._rows)
 
     def _try_upload(self) -> None:
         with suppress(InputError, OSError):

@@ -20,7 +20,10 @@ PART_ROWS = 20_000
 
 
 class RunDirectory:
-    """A run being written; closed when its block ends, and left to be resumed when that raises."""
+    """A run being written; closed when its block ends, and left to be resumed when that raises.
+
+    An interrupt that a store was too slow for leaves with a note of what was lost.
+    """
 
     def __init__(self, folder: Place, description: dict[str, Any], *, part_rows: int = PART_ROWS) -> None:
         self._columns = frozenset(make_schema().names)
@@ -35,10 +38,12 @@ class RunDirectory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if error is None:
             self.close()
-        else:
-            self._run.suspend(in_haste=issubclass(kind, KeyboardInterrupt))
+            return
+        lost = self._run.suspend(in_haste=isinstance(error, KeyboardInterrupt))
+        if lost:
+            error.add_note(f"{lost:,} records that did not reach {self._run.folder}")
 
     def append(self, records: Sequence[Record]) -> None:
         """Keep the records of one case: of each, what the schema has a column for."""

@@ -99,7 +99,7 @@ def collect(paths: Sequence[Place], *, holdout: str = "", limits: Sequence[Limit
         + [_tell_limit(limit) for limit in by_paper],
         "readings": chosen.list_readings(names), "drift": _list_drift(source, ours),
         "cases": chosen.list_cases(source, names), "gauges": list(GAUGES), "every_op": EVERY_OP,
-        "runs": _list_runs(source), "refused": _list_refused(source),
+        "runs": _list_runs(source), "incomplete": source.incomplete, "refused": _list_refused(source),
     }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gonogo.execution.remote import Guests
 
 MAKERS = 2
-"""Threads that draw inputs: NumPy lets go of the interpreter while it draws, but not between two calls."""
+"""Threads that draw inputs: drawing lets go of the interpreter, but not between two calls."""
 AHEAD = 2 * MAKERS
 """Cases whose inputs are made before they are asked for."""
 

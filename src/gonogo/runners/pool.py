@@ -292,6 +292,10 @@ class Pool:
     def _check(self, worker: Worker) -> tuple[str, str] | None:
         """Whether a worker must go, and why."""
         worker.transcript.empty_if_large()
+        # Before the time: on a busy machine both may be past their limits when they are looked at.
+        resident = measure_family(worker.process.pid, self._worker_bytes)
+        if worker.ready and resident > self._worker_bytes:
+            return "out-of-memory", self._compare_memory(resident)
         idle_s = time.monotonic() - worker.since
         if worker.job is not None or not worker.ready:
             start_up_s = START_SHARING_S if worker.shares else START_UP_S
@@ -299,9 +303,6 @@ class Pool:
             # A judge that has announced a kernel sees to the time of its guest by itself.
             if idle_s > allowed_s + (0 if self._stem is None or worker.kernel is None else GRACE_S):
                 return "timed-out", f"no answer in {allowed_s:g} s"
-        resident = measure_family(worker.process.pid, self._worker_bytes)
-        if worker.ready and resident > self._worker_bytes:
-            return "out-of-memory", self._compare_memory(resident)
         return None
 
     def _kernel_s(self, worker: Worker) -> float:

@@ -98,6 +98,8 @@ static PyObject *draw(PyObject *args, enum kind kind) {
     stream s = {.at = at};
     if (key.len != sizeof s.key)
         PyErr_Format(PyExc_ValueError, "a key of %zd bytes, not %zd", key.len, sizeof s.key);
+    else if (out.len % 8 || (uintptr_t)out.buf % 8)
+        PyErr_SetString(PyExc_ValueError, "a buffer that is not of words of 64 bits");
     else {
         const unsigned char *bytes = key.buf;
         for (int i = 15; i >= 0; i--) /* little-endian, on every machine */

@@ -68,7 +68,7 @@ def scan_kernel(
     CAREFUL: tl.constexpr,  # whether NaN and infinities are looked for; without, they only show in sum_abs
     COARSE: tl.constexpr,  # whether every lower end, and every end up to which is kept, has an empty low word
     COUNT_HIGH: tl.constexpr,  # whether to count what lies below the upper ends too
-    TIED: tl.constexpr,  # whether upper counts are of errors up to the lower ends; of formats of up to 16 bits only
+    TIED: tl.constexpr,  # whether upper counts are of errors up to the lower ends
     KEEP: tl.constexpr,
     HAS_ATOL: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -95,8 +95,9 @@ def scan_kernel(
     sum_ulp = tl.zeros([LANES], tl.float64 if WIDTH == 64 else tl.int64)
     max_ulp = tl.zeros([LANES], tl.uint64 if WIDTH == 64 else tl.uint32)
     saturated = tl.zeros([LANES], tl.int32)
-    tl.static_assert(not TIED or WIDTH <= 16)
-    LOWS: tl.constexpr = tl.float32 if TIED else tl.int32  # exact for 2^24 elements of a thread, 2^30 of a program
+    # What counting by high words alone, and in float32, relies on.
+    tl.static_assert(not TIED or (WIDTH <= 16 and KIND_A == KIND_E and COARSE and COUNT_HIGH and not CAREFUL))
+    LOWS: tl.constexpr = tl.float32 if TIED else tl.int32  # exact for 2^24 elements of a thread, 2^31 of a program
     below_low0 = tl.zeros([LANES], LOWS)
     below_low1 = tl.zeros([LANES], LOWS)
     below_low2 = tl.zeros([LANES], LOWS)

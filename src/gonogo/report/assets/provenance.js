@@ -27,6 +27,7 @@ function drawProvenance(records) {
     "Where it comes from",
     `${count(records.evaluation.records)} records, ${records.how}. Every figure is one of gonogo evaluate --json, or a sum of its counts over what is filtered; limits stay those of all records.`,
     table,
+    ...records.incomplete.map((line) => h("p", {}, line)),
     h("h3", {}, "In no score"),
     left.length
       ? makeTable(

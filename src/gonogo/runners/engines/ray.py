@@ -38,6 +38,8 @@ TOKEN_MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOK
 STORE_BYTES = 2**27
 """For objects of a cluster of our own: what goes to and fro is small."""
 KNOCK_S = 10.0
+LOOK_S = 2.0
+"""The same of a head that has answered before: a campaign stands still meanwhile."""
 ABSENT_S = 20.0
 """A head that does not answer so long has lost its cluster; Ray would end this process after a minute, unsaid."""
 TOLD_LENGTH = 300
@@ -86,11 +88,11 @@ def _connect(address: str) -> RayEngine:
     return RayEngine(is_ours=True)
 
 
-def _knock(address: str) -> None:
+def _knock(address: str, patience_s: float = KNOCK_S) -> None:
     """Raise where nobody listens: Ray would try again for minutes, and cannot be interrupted."""
     host, colon, port = address.rpartition(":")
     if colon:  # else it is "auto", which Ray looks up
-        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=patience_s).close()
 
 
 class Head:
@@ -104,15 +106,16 @@ class Head:
 
     def list_nodes(self, device: str) -> list[Node]:
         """Nodes that can be used; none while the head does not answer, and not for long."""
+        began = time.monotonic()
         try:
-            _knock(self.address)
+            _knock(self.address, LOOK_S)
         except OSError:
-            self.absent_since = self.absent_since or time.monotonic()
+            self.absent_since = self.absent_since or began
             if time.monotonic() - self.absent_since < ABSENT_S:
                 return []
             raise ClusterLost(
                 f"the Ray cluster at {self.address} is gone: nothing has answered there for {ABSENT_S:g} s. What "
-                "is recorded is kept, and can be completed on another"
+                "is recorded is kept. Go on, here or on another cluster: gonogo run --resume with the same --out"
             ) from None
         self.absent_since = None
         return list_nodes(device)
