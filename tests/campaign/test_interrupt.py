@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from gonogo.campaign import Progress, Steps, _follow
+from gonogo.errors import CampaignFailed
 
 
 def make_campaign(name: str, heard: list[str], *, pressed: bool = False) -> Steps:
     """One that does nothing, for ever; while it does, Ctrl-C may be `pressed`."""
     try:
-        yield Progress(0, 2, {})
+        yield Progress(0, 2, {}, is_begun=False)
         if pressed:
             raise KeyboardInterrupt
         while True:
@@ -35,3 +36,35 @@ def test_all_campaigns_hear_of_an_interrupt(pressed: str, report: Callable[[Prog
     with pytest.raises(KeyboardInterrupt):
         _follow(campaigns, "cpu", report)
     assert sorted(heard) == [f"{name}: KeyboardInterrupt" for name in names]
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt("again"), CampaignFailed("a full disk")])
+def test_all_hear_of_it_whatever_one_raises(raised: BaseException) -> None:
+    """As where Ctrl-C is pressed again, which must not have the others wait."""
+    heard: list[str] = []
+
+    def make_failing() -> Steps:
+        try:
+            yield from make_campaign("failing", heard)
+        except KeyboardInterrupt:
+            raise raised from None
+
+    campaigns = {name: make_campaign(name, heard) for name in ("first", "last")}
+    with pytest.raises(type(raised), match=str(raised)):
+        _follow({"first": campaigns["first"], "": make_failing(), "last": campaigns["last"]}, "cpu", interrupt)
+    assert sorted(heard) == [f"{name}: KeyboardInterrupt" for name in ("failing", "first", "last")]
+
+
+def test_a_campaign_is_reported_as_soon_as_its_run_is_there() -> None:
+    """Then it can be resumed, and the same command again would be refused."""
+
+    def make_slow() -> Steps:
+        yield Progress(0, 2, {}, is_begun=False)
+        assert told == []
+        yield Progress(0, 2, {})
+        assert told == [Progress(0, 2, {})]
+        yield Progress(0, 2, {})
+
+    told: list[Progress] = []
+    _follow({"": make_slow()}, "cpu", told.append)
+    assert told == [Progress(0, 2, {})]

@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import gonogo.cli
+from gonogo.campaign import Progress
 from gonogo.cli import cli
 from gonogo.errors import InputError
 from gonogo.limits.lock import read_lock
@@ -214,6 +216,27 @@ def test_ctrl_c_before_a_campaign_has_anything(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("gonogo.campaign.run_campaign", interrupt)
     done = CliRunner().invoke(cli, ["run", "relu", "--device", "cpu", "--out", str(tmp_path / "run")])
     assert (done.exit_code, done.stderr) == (130, "interrupted before anything was recorded\n")
+
+
+def test_ctrl_c_again_when_a_campaign_has_begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same command again would be refused; what was lost by either press is named."""
+
+    def interrupt(*_: object, report: Callable[[Progress], None], **__: object) -> None:
+        report(Progress(0, 9, {}))
+        first, second = KeyboardInterrupt(), KeyboardInterrupt()
+        first.add_note("2 records here")
+        second.add_note("3 there")
+        try:
+            raise first
+        finally:
+            raise second
+
+    monkeypatch.setattr("gonogo.campaign.run_campaign", interrupt)
+    out = tmp_path / "run"
+    done = CliRunner().invoke(cli, ["run", "relu", "--device", "cpu", "--out", str(out)])
+    but = "but for 2 records here and 3 there"
+    said = f"interrupted: what is done is kept, {but}. Go on: gonogo run --resume --out {out}\n"
+    assert (done.exit_code, done.stderr) == (130, said)
 
 
 @pytest.mark.parametrize("lost", [(), ("7 records that did not reach s3://b/run",)])

@@ -32,9 +32,11 @@ def make_row(kernel: str, role: str = "control", **given: Any) -> dict[str, Any]
     return row
 
 
-def write_run(folder: Path, rows: list[dict[str, Any]], *, gpu: str | None = "NVIDIA H200") -> Path:
+def write_run(
+    folder: Path, rows: list[dict[str, Any]], *, gpu: str | None = "NVIDIA H200", **description: Any
+) -> Path:
     """A finished run with these rows."""
-    directory = RunDirectory(folder, {"plan": {}, "environment": {"gpu": gpu}})
+    directory = RunDirectory(folder, {"plan": {}, "environment": {"gpu": gpu}, **description})
     directory.append_rows(rows)
     directory.close()
     return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from gonogo.records import (
     check_appendable,
     find_runs,
     load_columns,
+    open_runs,
     read_description,
     read_done,
     read_run,
@@ -345,6 +347,76 @@ def test_ctrl_c_in_a_campaign_does_not_wait_for_a_slow_store(
     interrupted.set()
     assert answered.wait(60)
     assert len(read_done(prefix)) == 9
+
+
+def test_ctrl_c_again_in_a_campaign_does_not_wait_at_all(
+    prefix: S3Place, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the store has not taken is named all the same."""
+    upload, ended = RemoteRun._upload, threading.Event()
+
+    def press_again(run: RemoteRun) -> None:
+        if len(run._rows) == 2:
+            os.kill(os.getpid(), signal.SIGINT)  # of the process: its main thread waits
+            assert ended.wait(60), "the second interrupt waits for the store"
+        upload(run)
+
+    monkeypatch.setattr(RemoteRun, "_upload", press_again)
+    monkeypatch.setattr(remote_run, "HASTE_S", 50)
+    directory = RunDirectory(prefix, read_description(RUN), part_rows=5)
+    assert interrupt_recording(directory, rows) == [f"2 records that did not reach {prefix}"]
+    ended.set()
+
+
+@pytest.mark.parametrize("step", ["_upload", "_merge", "_publish"])
+def test_ctrl_c_while_a_run_is_closed(
+    step: str, prefix: S3Place, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays open, and has what the store takes at once."""
+    plain, pressed = getattr(RemoteRun, step), []
+
+    def press(run: RemoteRun, *words: Any) -> Any:
+        if not pressed:
+            pressed.append(step)
+            raise KeyboardInterrupt
+        return plain(run, *words)
+
+    def record() -> None:
+        with RunDirectory(prefix, read_description(RUN)) as directory:
+            directory.append_rows(rows[:9])
+            monkeypatch.setattr(RemoteRun, step, press)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        record()
+    assert not (prefix / "run.json").exists()
+    assert len(read_done(prefix)) == 9
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_ctrl_c_while_a_run_is_closed_and_its_store_refuses(
+    prefix: S3Place, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def record(endpoint: str) -> None:
+        with RunDirectory(prefix, read_description(RUN)) as directory:
+            directory.append_rows(rows[:9])
+            point_at(endpoint, monkeypatch, attempts=1)
+            monkeypatch.setattr(RemoteRun, "_insist", press)
+
+    with run_refusing(403, "AccessDenied") as (endpoint, _), pytest.raises(KeyboardInterrupt) as caught:
+        record(endpoint)
+    assert caught.value.__notes__ == [f"9 records that did not reach {prefix}"]
+
+
+def test_a_closed_run_that_lacks_records(prefix: S3Place, rows: list[dict[str, Any]]) -> None:
+    """As of a copy of one that was cut off: nothing can be added to it there."""
+    write_run(prefix, rows[:9], planned=10)
+    (told,) = open_runs([prefix]).incomplete
+    assert told.startswith(
+        f"{prefix} is incomplete: it has 9 of 10 records. It is closed, and nothing can be added"
+    )
 
 
 def test_ctrl_c_in_a_campaign_whose_store_refuses(

@@ -266,6 +266,14 @@ def test_names_and_messages_are_shown_and_not_run(visit, tmp_path):
     assert page.locator("main img").count() == 0
 
 
+def test_a_run_that_lacks_records_is_named(visit, tmp_path):
+    run = write_run(tmp_path / "run", [make_row("softmax_torch") for _ in range(40)], planned=41)
+    made = gonogo("report", run, "-o", tmp_path / "page.html")
+    assert made.returncode == 0, made.stderr
+    told = visit(tmp_path / "page.html").locator("#provenance > p", has_text="incomplete").text_content()
+    assert told.startswith(f"{run} is incomplete: it has 40 of 41 records. ")
+
+
 def test_solutions_and_the_atlas_are_shown(visit, tmp_path):
     facts = {"fits": None, "why": "reads 9, limit 5"}
     answers = [

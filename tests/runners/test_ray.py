@@ -220,15 +220,14 @@ def test_a_cluster_that_is_gone_ends_the_campaign_with_a_line(
     assert (campaign.returncode, out) == (2, "")
     (line,) = leave_progress_out(said).splitlines()
     assert line.startswith(f"gonogo: the Ray cluster at {cluster.address} is gone: nothing has answered there for")
-    assert line.endswith("Go on, here or on another cluster: gonogo run --resume with the same --out")
+    again = "gonogo run --resume with the same --out, and with --per-device-kind and --ops-path if you gave them"
+    assert line.endswith(f"Go on, here or on another cluster: {again}")
     assert wait_for_end(kernel)
     assert count_cases(run) == 7
     told = gonogo("calibrate", run, "-o", tmp_path / "lock")
     again = f"gonogo run --resume --out {run} --ops-path FOLDER"
-    assert (
-        f"note: {run} is not complete, it has 14 of 16 records. Unless it is under way, complete it: {again}\n"
-        in (told.stderr)
-    )
+    note = f"note: {run} is incomplete: it has 14 of 16 records. Unless it is under way, complete it: {again}\n"
+    assert note in told.stderr
     gate.open()
     ended = gonogo("run", "--resume", "--out", run, "--ops-path", MORE_OPS)
     assert ended.returncode == 0, ended.stderr

@@ -30,8 +30,11 @@ class Progress:
     total: int
     outcomes: dict[str, int]
     """How often each outcome was seen in this session of it."""
+    is_begun: bool = True
+    """Whether its run is there, and can be resumed."""
 
 
+UNBEGUN = Progress(0, 0, {}, is_begun=False)
 Report = Callable[[Progress], None]
 Steps = Generator[Progress, None, None]
 """A campaign that takes turns with others: how far it is, whenever something has come or nothing did."""
@@ -133,13 +136,15 @@ def _follow(campaigns: Mapping[str, Steps], device: str, report: Report | None) 
                     if step is None:
                         del running[name]
                         continue
-                    is_news = step.outcomes != (progress[name].outcomes if name in progress else {})
+                    last = progress.get(name, UNBEGUN)
+                    is_news = (step.is_begun, step.outcomes) != (last.is_begun, last.outcomes)
                     progress[name] = step
                     if report is not None and is_news:
                         report(_add_up(progress))
         except KeyboardInterrupt as interrupt:
-            for campaign in running.values():
-                _interrupt(campaign, interrupt)
+            with ExitStack() as ends:  # all of them, whatever one raises
+                for campaign in running.values():
+                    ends.callback(_interrupt, campaign, interrupt)
             raise
     return progress
 
@@ -168,7 +173,7 @@ def _run_new(plan: Plan, folder: Place, engine: Engine, order: Order) -> Steps:
             )
         with closing(engine.hire(order)) as crew:
             start = Progress(0, plan.count_rows(), {})
-            yield start  # others may hire theirs meanwhile
+            yield replace(start, is_begun=False)  # others may hire theirs meanwhile
             description = {"environment": crew.describe()}
             yield from _record(plan, folder, description, {}, crew, start)
 
@@ -235,6 +240,7 @@ def _record(
     directory = _open_directory(plan, folder, description, start.total)
     rows_done, outcomes = start.rows, Counter[str]()
     with directory, closing(crew):  # no worker is left when the last part is written
+        yield start
         for records in crew.run(plan.jobs(done)):
             if records:
                 directory.append(records)

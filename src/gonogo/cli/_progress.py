@@ -24,7 +24,7 @@ class Reporter:
     def __init__(self, unit: str = "records") -> None:
         self.terminal = sys.stderr.isatty()
         self.has_reported = False
-        """Whether it was told of anything done."""
+        """Whether it was told how far it is."""
         self._unit = unit
         self._said = self._started = time.monotonic()
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}/s"), TimeRemainingColumn())
@@ -43,7 +43,7 @@ class Reporter:
         now, self.has_reported = time.monotonic(), True
         rate = (done if made is None else made) / max(now - self._started, 1e-9)
         self._bar.update(self._task, completed=done, total=total, rate=f"{rate:.0f}")
-        if not self.terminal and now - self._said > PLAIN_EVERY_S:
+        if not self.terminal and rate and now - self._said > PLAIN_EVERY_S:
             self._said = now
             left_s = (total - done) / max(rate, 1e-9)
             echo(f"{done}/{total} {self._unit}, {rate:.0f}/s, {left_s:.0f} s left", aside=True)

@@ -158,9 +158,8 @@ def run(
                     workers=workers, report=partial(report_records, reporter),
                 )  # fmt: skip
         except KeyboardInterrupt as interrupt:
-            if resume or reporter.has_reported or _is_begun(folder, has_kinds=per_device_kind):
-                lost = getattr(interrupt, "__notes__", [])
-                raise Interrupted(_tell_rest(context, folder, folders, lost)) from None
+            if resume or reporter.has_reported:
+                raise Interrupted(_tell_rest(context, folder, folders, _list_notes(interrupt))) from None
             raise Interrupted("interrupted before anything was recorded") from None
     seconds = time.monotonic() - started
     if per_device_kind:
@@ -188,9 +187,11 @@ def _run(
     return {folder: run_campaign(plan, folder, engine=engine, **options)}
 
 
-def _is_begun(folder: Place, *, has_kinds: bool) -> bool:
-    """Whether there is a run to go on with; a store is not asked, for it may be what was waited for."""
-    return isinstance(folder, Path) and any(folder.glob("*/run.json" if has_kinds else "run.json"))
+def _list_notes(interrupt: BaseException | None) -> list[str]:
+    """What was lost when Ctrl-C was pressed, and when it was pressed again."""
+    if interrupt is None:
+        return []
+    return [*_list_notes(interrupt.__context__), *getattr(interrupt, "__notes__", ())]
 
 
 def _tell_rest(context: click.Context, folder: Place, ops_folders: tuple[str, ...], lost: Sequence[str]) -> str:

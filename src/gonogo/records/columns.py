@@ -170,7 +170,8 @@ class StreamedRuns:
         check_count("runs", len(self.folders))
         self.identities: list[str] = []
         """Of each run, by what its run.json says: two of the same are one run, whatever they are called."""
-        self._incomplete: list[str] = []
+        self.incomplete: list[str] = []
+        """What there is to say of runs that have fewer rows than were planned."""
         for number, folder in enumerate(self.folders):
             self.runs.append(folder.name)
             description = read_description(folder)
@@ -178,7 +179,7 @@ class StreamedRuns:
             self.devices.append(name_device(description.get("environment")))
             parts = list_parts(folder)
             self._add_parts(number, parts)
-            self._incomplete += tell_incomplete(folder, description, sum(part.rows for part in parts))
+            self.incomplete += tell_incomplete(folder, description, sum(part.rows for part in parts))
         if not self._rows:
             raise InputError(f"no records in {', '.join(map(str, paths))}. Make some with: gonogo run --out DIR")
 
@@ -212,11 +213,6 @@ class StreamedRuns:
         for stretch in self._stretches:
             rows[stretch.run] += sum(part.rows for part in stretch.parts)
         return rows
-
-    @property
-    def incomplete(self) -> list[str]:
-        """What there is to say of runs that have fewer rows than were planned."""
-        return list(self._incomplete)
 
     def map_tables(self, work: Callable[[pa.Table], Result], names: Sequence[str]) -> Iterator[Result]:
         """What `work` makes of columns as they are recorded, some rows at a time; by several threads."""

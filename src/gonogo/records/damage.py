@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from gonogo.errors import InputError
+from gonogo.records.description import format_resume
 from gonogo.records.places import Place
 
 
@@ -32,7 +33,7 @@ def name_damage(path: Place) -> Iterator[None]:
 
 def tell_damage(path: Place, error: Exception | str) -> InputError:
     """A file that is there and cannot be used."""
-    again = f"delete it and measure its cases again (of a campaign: gonogo run --resume --out {path.parent})"
+    again = f"delete it and measure its cases again (of a campaign: {format_resume(path.parent)})"
     return InputError(f"{path} is damaged: {shorten(error)}. Restore it from a copy, or {again}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType
@@ -45,16 +46,21 @@ def format_description(description: dict[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
+def format_resume(folder: Place, plan: Mapping[str, Any] | None = None) -> str:
+    """The command that completes a run; of its plan, if that is known, whether it had ops of its own."""
+    ops = " --ops-path FOLDER" if plan and plan.get("ops_folders") else ""  # code from where the reader says
+    return f"gonogo run --resume --out {shlex.quote(str(folder))}{ops}"
+
+
 def tell_incomplete(folder: Place, description: dict[str, Any], rows: int) -> list[str]:
     """What to say of a campaign that was cut off, or is under way; nothing of one that has all of its rows."""
-    planned, plan = description.get(PLANNED) or 0, description.get("plan") or {}
+    planned = description.get(PLANNED) or 0
     if rows >= planned:
         return []
-    ops = " --ops-path FOLDER" if plan.get("ops_folders") else ""  # code from where the reader says, not a file
-    return [
-        f"{folder} is not complete, it has {rows:,} of {planned:,} records. Unless it is under way, complete it: "
-        f"gonogo run --resume --out {shlex.quote(str(folder))}{ops}"
-    ]
+    remedy = f"Unless it is under way, complete it: {format_resume(folder, description.get('plan'))}"
+    if isinstance(folder, S3Place):  # where nothing is read of a run that is not closed
+        remedy = "It is closed, and nothing can be added to it there: complete the run that it is a copy of"
+    return [f"{folder} is incomplete: it has {rows:,} of {planned:,} records. {remedy}"]
 
 
 def read_description(folder: Place) -> dict[str, Any]:

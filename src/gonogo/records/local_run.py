@@ -16,7 +16,7 @@ from typing import Any
 
 from gonogo.errors import CampaignFailed
 from gonogo.records.closing import close_run
-from gonogo.records.description import PARTS, RUN_FILE, write_description
+from gonogo.records.description import PARTS, RUN_FILE, format_resume, write_description
 from gonogo.records.parts import JOURNAL, Row, list_parts, write_part
 from gonogo.records.schema import make_schema
 from gonogo.records.writing import write_atomically
@@ -34,6 +34,7 @@ class LocalRun:
         for part in journals:
             part.read(make_schema().names)
         self._rows = [row for part in journals for row in part.list_journal()]
+        self._plan = description.get("plan")
         # The list of parts is of a closed run, which this is no more.
         write_description(folder, {name: value for name, value in description.items() if name != PARTS})
         # A line cut short by a kill must not be glued to the next.
@@ -62,10 +63,9 @@ class LocalRun:
             if (self.folder / RUN_FILE).exists():  # else somebody removed it all
                 close_run(self.folder)
 
-    def suspend(self, *, in_haste: bool) -> int:
-        """The same: a run on disk can be read and resumed, closed or not. Returns how many rows were lost: none."""
+    def suspend(self, cause: BaseException) -> None:
+        """The same, whatever the cause: a run on disk can be read and resumed, closed or not."""
         self.close()
-        return 0
 
     def _rewrite_journal(self) -> None:
         write_atomically(self.folder / JOURNAL, b"".join(json.dumps([row]).encode() + b"\n" for row in self._rows))
@@ -83,6 +83,6 @@ class LocalRun:
         try:
             yield
         except OSError as error:
-            kept = f"What was recorded there stays; go on: gonogo run --resume --out {self.folder}"
+            kept = f"What was recorded there stays; go on: {format_resume(self.folder, self._plan)}"
             remedy = kept if (self.folder / RUN_FILE).exists() else "Start again in another"
             raise CampaignFailed(f"cannot write to {self.folder}: {error.strerror or error}. {remedy}") from None

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from gonogo.errors import InputError
 from gonogo.records.damage import name_damage, shorten
-from gonogo.records.description import CLAIM, PARTS, RUN_FILE, read_description
+from gonogo.records.description import CLAIM, PARTS, RUN_FILE, format_resume, read_description
 from gonogo.records.keys import hash_keys, join_key, mark_first
 from gonogo.records.places import Place, S3Place
 from gonogo.records.schema import KEY, REQUIRED, check_version, make_schema
@@ -103,7 +103,7 @@ def list_parts(folder: Place, *, may_lack: bool = False) -> list[Part]:
         if not may_lack:
             raise InputError(
                 f"{folder / name} is missing, though {RUN_FILE} lists it. Restore it from a copy, or measure its "
-                f"cases again (of a campaign: gonogo run --resume --out {folder})"
+                f"cases again (of a campaign: {format_resume(folder)})"
             )
     if seals and seals.keys() == {path.name for path in files} and not journal:
         return [Part(path, seals[path.name].rows, seal=seals[path.name]) for path in files]
@@ -115,8 +115,8 @@ def _list_remote(folder: S3Place, *, may_lack: bool) -> list[Part]:
     description = read_description(folder)
     if CLAIM in description and not may_lack:
         raise InputError(
-            f"{folder} is not closed: a campaign writes to it, or was cut off. Complete it: gonogo run --resume "
-            f"--out {folder}"
+            f"{folder} is not closed: a campaign writes to it, or was cut off. Complete it: "
+            f"{format_resume(folder, description.get('plan'))}"
         )
     if description.get(PARTS) is None:
         return compare_parts(folder, list_files(folder), ())
@@ -200,7 +200,7 @@ def read_journal(folder: Path) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{path} is damaged: line {number} is no JSON of rows ({shorten(error)}). Delete that line; "
-                f"gonogo run --resume --out {folder} runs its case again"
+                f"{format_resume(folder)} runs its case again"
             ) from None
         yield from rows
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from gonogo.errors import CampaignFailed, InputError
 from gonogo.records.closing import choose_dropped, choose_rewritten, merge_parts, seal_part
-from gonogo.records.description import CLAIM, OPEN_FILE, PARTS, RUN_FILE, format_description
+from gonogo.records.description import CLAIM, OPEN_FILE, PARTS, RUN_FILE, format_description, format_resume
 from gonogo.records.parts import Part, Row, count_next, encode_rows, list_parts
 from gonogo.records.places import S3Place
 from gonogo.records.places.failures import StoreAway
@@ -32,7 +32,7 @@ PATIENCE_S = 180
 """How long a campaign, which may have run for hours, waits for a store that is started again."""
 PAUSE_S = 1
 HASTE_S = 5
-"""How long whoever has pressed Ctrl-C waits for it."""
+"""How long whoever has pressed Ctrl-C waits for the store."""
 Result = TypeVar("Result")
 
 
@@ -62,7 +62,7 @@ class RemoteRun:
         except FileExistsError:
             raise InputError(
                 f"{self.folder} is taken by another campaign, which runs or was cut off. Choose another prefix, or "
-                f"go on with that one: gonogo run --resume --out {self.folder}"
+                f"go on with that one: {format_resume(self.folder)}"
             ) from None
 
     def append_rows(self, rows: Sequence[Row]) -> None:
@@ -71,26 +71,35 @@ class RemoteRun:
         if len(self._rows) >= self.part_rows or time.monotonic() - self._uploaded > UPLOAD_S:
             self._insist(self._upload)
 
-    def suspend(self, *, in_haste: bool) -> int:
+    def suspend(self, cause: BaseException) -> None:
         """Write what is left, and leave the run open: it can be resumed, and is not read before it is closed.
 
-        Whoever has pressed Ctrl-C waits HASTE_S for the store, and no longer. Returns how many rows are not known
-        to be there: their cases are run again.
+        Whoever has pressed Ctrl-C waits HASTE_S for the store, and less if they press it again. A note on the
+        interrupt says how many rows are not known to be there: their cases are run again.
         """
-        if not in_haste:
+        if not isinstance(cause, KeyboardInterrupt):
             self._insist(self._upload)
-            return 0
+            return
         upload = threading.Thread(target=self._try_upload, daemon=True)
-        upload.start()
-        upload.join(HASTE_S)
-        return len(self._rows)
+        with suppress(KeyboardInterrupt):
+            upload.start()
+            upload.join(HASTE_S)
+        if self._rows:
+            cause.add_note(f"{len(self._rows):,} records that did not reach {self.folder}")
 
     def _try_upload(self) -> None:
         with suppress(InputError, OSError):
             self._upload()
 
     def close(self) -> None:
-        """Write what is left, merge, and list the parts in run.json."""
+        """Write what is left, merge, and list the parts in run.json; when interrupted, suspend."""
+        try:
+            self._close()
+        except KeyboardInterrupt as interrupt:
+            self.suspend(interrupt)
+            raise
+
+    def _close(self) -> None:
         self._insist(self._upload)
         seals, dropped = self._insist(self._merge)
         content = format_description(self._description | {PARTS: [seal.to_dict() for seal in seals]})
@@ -138,8 +147,8 @@ class RemoteRun:
             except (InputError, OSError) as error:
                 if not isinstance(error, StoreAway) or time.monotonic() > end:
                     raise CampaignFailed(
-                        f"{str(error).removesuffix('.')}. What was recorded there stays; go on: gonogo run "
-                        f"--resume --out {self.folder}"
+                        f"{str(error).removesuffix('.')}. What was recorded there stays; go on: "
+                        f"{format_resume(self.folder, self._description.get('plan'))}"
                     ) from None
             time.sleep(PAUSE_S)
 

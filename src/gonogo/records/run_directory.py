@@ -22,7 +22,7 @@ PART_ROWS = 20_000
 class RunDirectory:
     """A run being written; closed when its block ends, and left to be resumed when that raises.
 
-    An interrupt that a store was too slow for leaves with a note of what was lost.
+    An interrupt, of the block or of closing, leaves with a note of what a store was too slow for.
     """
 
     def __init__(self, folder: Place, description: dict[str, Any], *, part_rows: int = PART_ROWS) -> None:
@@ -40,10 +40,8 @@ class RunDirectory:
     ) -> None:
         if error is None:
             self.close()
-            return
-        lost = self._run.suspend(in_haste=isinstance(error, KeyboardInterrupt))
-        if lost:
-            error.add_note(f"{lost:,} records that did not reach {self._run.folder}")
+        else:
+            self._run.suspend(error)
 
     def append(self, records: Sequence[Record]) -> None:
         """Keep the records of one case: of each, what the schema has a column for."""

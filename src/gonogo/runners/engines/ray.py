@@ -38,8 +38,9 @@ TOKEN_MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOK
 STORE_BYTES = 2**27
 """For objects of a cluster of our own: what goes to and fro is small."""
 KNOCK_S = 10.0
+"""How long a head may take to answer."""
 LOOK_S = 2.0
-"""The same of a head that has answered before: a campaign stands still meanwhile."""
+"""How long one that has answered before: a campaign stands still meanwhile."""
 ABSENT_S = 20.0
 """A head that does not answer so long has lost its cluster; Ray would end this process after a minute, unsaid."""
 TOLD_LENGTH = 300
@@ -115,7 +116,8 @@ class Head:
                 return []
             raise ClusterLost(
                 f"the Ray cluster at {self.address} is gone: nothing has answered there for {ABSENT_S:g} s. What "
-                "is recorded is kept. Go on, here or on another cluster: gonogo run --resume with the same --out"
+                "is recorded is kept. Go on, here or on another cluster: gonogo run --resume with the same --out, "
+                "and with --per-device-kind and --ops-path if you gave them"
             ) from None
         self.absent_since = None
         return list_nodes(device)
