@@ -6,9 +6,10 @@ way everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ except ImportError:  # built without a compiler, or by one that knows no product
     _native = None
 
 Floats = npt.NDArray[np.float64]
+Words = TypeVar("Words", bound=npt.NDArray[Any])
+"""An array of 64 bits an element."""
 
 
 def _make_key(name: str) -> bytes:
@@ -46,15 +49,15 @@ class NumpyStream:
         self._bits = np.random.Philox(key=int.from_bytes(_make_key(name), "little"))
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:
-        """As they come."""
+        """What NumPy's generator gives, one by one."""
         return self._bits.random_raw(count)
 
     def uniform(self, count: int) -> Floats:
-        """The upper bits of a word each."""
+        """The upper 53 bits of a word each."""
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def normal(self, count: int) -> Floats:
-        """From all first words, then all second ones, and so on."""
+        """Of four words each: the first words of all numbers come first in the stream, then the second ones."""
         pairs, lanes = np.zeros(count, np.uint64), np.uint64(0x0000_FFFF_0000_FFFF)
         for _ in range(3):
             words = self.words(count)
@@ -65,27 +68,25 @@ class NumpyStream:
 
 
 class NativeStream:
-    """The same, drawn by the C extension, which is told where in the stream to begin."""
+    """The same bits as of a NumpyStream, by the C extension, which is told where in the stream to begin."""
 
     def __init__(self, name: str) -> None:
         self._key, self._at = _make_key(name), 0
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:
-        """As they come."""
-        drawn = np.empty(count, np.uint64)
-        self._at = _native.words(self._key, self._at, drawn)
-        return drawn
+        """Words of 64 random bits each."""
+        return self._draw(_native.words, np.empty(count, np.uint64))
 
     def uniform(self, count: int) -> Floats:
-        """The upper bits of a word each."""
-        drawn = np.empty(count)
-        self._at = _native.uniform(self._key, self._at, drawn)
-        return drawn
+        """Numbers in [0, 1)."""
+        return self._draw(_native.uniform, np.empty(count))
 
     def normal(self, count: int) -> Floats:
-        """From all first words, then all second ones, and so on."""
-        drawn = np.empty(count)
-        self._at = _native.normal(self._key, self._at, drawn)
+        """About normal numbers."""
+        return self._draw(_native.normal, np.empty(count))
+
+    def _draw(self, fill: Callable[[bytes, int, Words], int], drawn: Words) -> Words:
+        self._at = fill(self._key, self._at, drawn)
         return drawn
 
 

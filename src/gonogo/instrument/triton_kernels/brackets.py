@@ -84,7 +84,7 @@ def count_before_in_float32(word, bound, CAPABILITY: tl.constexpr):
 def is_below(error, bound, COARSE: tl.constexpr):
     """1 where error < bound, else 0, for error ≥ 0; by the high word alone where the bound's low word is 0.
 
-    Of errors of any format; beside is_inside, which shares the difference of words.
+    Where COARSE the difference of words is is_inside's, too, so that it is taken once.
     """
     if COARSE:  # both words are positive: the sign of the difference tells, without a comparison
         return ((high_word(error) - high_word(bound)).to(tl.uint32, bitcast=True) >> 31).to(tl.int32)

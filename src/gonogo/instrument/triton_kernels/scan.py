@@ -30,9 +30,10 @@ def larger_of(x, y):
 
 @triton.jit
 def relative_error(error, expected, CAREFUL: tl.constexpr, BITS: tl.constexpr):
-    """Error / |expected|, which is 0 where `expected` is; and 1 there, else 0.
+    """Error / |expected|, or 0 where `expected` is 0; and beside it whether `expected` is 0, as 1 or 0.
 
-    BITS is the precision of `expected` if both sides are of a format narrower than float64, else 0.
+    BITS is the precision of `expected` if both sides are of formats narrower than float64 and this is compiled,
+    else 0.
     """
     if BITS > 0 and not CAREFUL:
         relative, zero = divide_by_short(error, expected, BITS)
