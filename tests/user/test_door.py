@@ -253,6 +253,24 @@ def test_modules() -> None:
         verify(torch.nn.Linear(64, 2), reference=torch.nn.Linear(64, 3), inputs=get_inputs)
 
 
+@pytest.mark.parametrize(("detached", "decision"), [(False, "go"), (True, "no-go")])
+def test_gradients_of_a_module_that_writes_to_its_buffers(detached: bool, decision: str) -> None:
+    """Batch norm in training counts its calls, and its gradient goes through mean and variance."""
+
+    class Normalised(torch.nn.BatchNorm1d):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            mean = x.mean(0).detach() if detached else x.mean(0)
+            return (x - mean) * torch.rsqrt(x.var(0, unbiased=False) + self.eps) * self.weight + self.bias
+
+    reference = torch.nn.BatchNorm1d(16)
+    found = gonogo.verify(
+        Normalised(16), reference=reference, inputs=lambda: [torch.randn(33, 16)], grads=True, device="cpu",
+        cases=2, strict=False,
+    )  # fmt: skip
+    assert found.decision == decision
+    assert int(reference.num_batches_tracked) == 0
+
+
 def test_axes() -> None:
     """Fillings, own dtypes, derived axes and restricted layouts, as they come to the kernel."""
     seen: list[dict[str, Any]] = []

@@ -17,6 +17,7 @@ from gonogo.errors import NothingJudged  # noqa: E402
 from gonogo.limits import Limit  # noqa: E402
 from gonogo.limits.lock import write_lock  # noqa: E402
 from gonogo.schema import Element  # noqa: E402
+from gonogo.verdict.diagnosis import _list_summed  # noqa: E402
 from gonogo.verdict.explain import Trial, list_patterns  # noqa: E402
 from gonogo.verdict.shrinking import allowed_sizes  # noqa: E402
 from gonogo.verdict.weaker import LOWEST_LIMIT, looks_like_rounding  # noqa: E402
@@ -386,6 +387,33 @@ def test_an_error_grows_with_what_is_summed_over(reduced: tuple[str, ...]) -> No
     )  # fmt: skip
     found = gonogo.verify(grow, op, dtypes="float32", distributions="uniform", **SETTINGS | {"cases": 12})
     assert found.pattern == "the error grows with cols"
+
+
+def test_an_output_with_a_derived_axis() -> None:
+    """Its size is none of the case's own."""
+    op = gonogo.Op(
+        "gate", inputs={"x": "rows K"}, output="rows P", sizes={"rows": (1, 7), "K": (1, 33), "P": "2*K"},
+        reference=lambda x: x.repeat(1, 2),
+    )  # fmt: skip
+
+    def spoil_last(x: torch.Tensor) -> torch.Tensor:
+        made = x.repeat(1, 2)
+        made[:, -1] *= 1.5
+        return made
+
+    found = gonogo.verify(spoil_last, op, dtypes="float32", distributions="uniform", **SETTINGS)
+    assert (found.decision, found.pattern) == ("no-go", "the worst element is always in the last column")
+
+
+@pytest.mark.parametrize(("output", "summed"), [("rows P", ()), ("rows", ("K",)), ("P", ("rows",))])
+def test_what_a_derived_axis_of_the_output_is_made_of_is_not_summed_over(
+    output: str, summed: tuple[str, ...]
+) -> None:
+    op = gonogo.Op(
+        "gate", inputs={"x": "rows K", "y": "P"}, output=output, sizes={"rows": (1, 7), "K": (1, 33), "P": "2*K"},
+        reference=lambda x, y: x,
+    )  # fmt: skip
+    assert _list_summed(op) == summed
 
 
 def test_the_worst_of_more_elements_is_no_pattern() -> None:

@@ -54,7 +54,8 @@ class Function:
 
         def forward(primals: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             chosen = call.map(lambda path, x: primals.get(path, x))
-            held = {path: primals.get(path, x) for path, x in state.items()}
+            # Buffers as copies made here: torch lets nothing from outside be written to, as batch norm does.
+            held = {path: primals[path] if path in primals else x.clone() for path, x in state.items()}
             leaves = dict(list_leaves(self.forward(held, chosen.args, chosen.kwargs)))
             floating = {path: x for path, x in leaves.items() if _is_floating(x)}
             if not floating:

@@ -102,7 +102,8 @@ def _list_summed(op: Op) -> tuple[str, ...]:
     """
     if op.is_nest:
         return op.reduced
-    kept = {*op.output.split(), *(described.below for described in op.inputs)}
+    named = [*op.output.split(), *(described.below for described in op.inputs if described.below is not None)]
+    kept = {base for axis in named for base in op.list_bases(axis)}
     return op.reduced or tuple(axis for axis in op.axes if axis not in kept)
 
 
@@ -122,11 +123,11 @@ def _escape(op: Op, case: Case, pattern: Pattern) -> Case | None:
 
 def _make_trial(judged: CaseVerdict, op: Op, elements: Sequence[Element]) -> Trial:
     record, reading = judged.record, judged.verdict.reading
-    at = record.bound_at
+    at, sizes = record.bound_at, op.find_sizes(judged.sizes)
     return Trial(
         judged.sizes, record.layout, record.distribution, judged.verdict.decision == "no-go",
         math.inf if reading is None else reading, tuple(int(i) for i in at.split(",")) if at else None,
-        tuple(judged.sizes[axis] for axis in op.output.split()), _find_ratios(elements), record.dtype,
+        tuple(sizes[axis] for axis in op.output.split()), _find_ratios(elements), record.dtype,
     )  # fmt: skip
 
 
