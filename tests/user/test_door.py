@@ -271,6 +271,41 @@ def test_gradients_of_a_module_that_writes_to_its_buffers(detached: bool, decisi
     assert int(reference.num_batches_tracked) == 0
 
 
+def draw_matrix(seed: int, dtype: torch.dtype) -> tuple[torch.Tensor]:
+    return (torch.randn(3, 50, generator=torch.Generator().manual_seed(seed)).to(dtype),)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [{"op": "softmax"}, {"reference": lambda x: torch.softmax(x, -1), "inputs": draw_matrix}],
+    ids=["op", "draw"],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_kernel_that_keeps_its_output_by_shape(what: dict[str, Any], dtype: str) -> None:
+    """It is right wherever a shape does not come again, as in most cases."""
+    kept: dict[Any, torch.Tensor] = {}
+
+    def remember(x: torch.Tensor) -> torch.Tensor:
+        made = torch.softmax(x, -1)
+        return kept.setdefault((x.shape, x.dtype), made).clone() if x.dtype == getattr(torch, dtype) else made
+
+    found = gonogo.verify(remember, **what, device="cpu", cases=8, strict=False)
+    assert found.decision == "no-go"
+    assert {case.record.dtype for case in found.failed} == {dtype}
+
+
+def test_given_arguments_are_the_only_ones() -> None:
+    seen = []
+
+    def remember(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x.clone())
+        return torch.softmax(x, -1)
+
+    x = torch.randn(3, 50)
+    assert gonogo.verify(remember, reference=lambda x: torch.softmax(x, -1), inputs=(x,)).decision == "go"
+    assert all(torch.equal(one, x) for one in seen)
+
+
 def test_axes() -> None:
     """Fillings, own dtypes, derived axes and restricted layouts, as they come to the kernel."""
     seen: list[dict[str, Any]] = []

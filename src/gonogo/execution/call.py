@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from gonogo.errors import BadArguments
-from gonogo.execution.bench import Bench
+from gonogo.execution.bench import Bench, copy_call
+from gonogo.execution.decoy import make_decoy
 from gonogo.execution.dtypes import NARROW
 from gonogo.execution.functions import find_wanted, make_cotangent, restore_state
 from gonogo.guest.arguments import Call
@@ -30,6 +31,8 @@ from gonogo.ops import Kernel
 
 __all__ = ["FILLINGS", "Leaves", "call_twice", "make_form", "shares_memory", "take_leaves", "to_torch"]
 
+SMALL_BYTES = 2**26
+
 
 def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tuple[Leaves, Leaves, float | None]:
     """Two outputs on the same inputs in freshly poisoned memory, and the seconds of the second call.
@@ -37,16 +40,24 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
     The first is a copy: a kernel may hand out the same memory again. The second is what the kernel returned. For a
     verdict alone nobody asks for seconds of a GPU's, and it is waited for once, behind both calls: on all of its
     streams, for what a kernel leaves undone on one of its own would be another's fault.
+
+    Where the job has a decoy, a kernel under test has seen other values of these shapes before.
     """
     bench.strays, bench.guards = 0, []
     held = list_state(function) if isinstance(function, torch.nn.Module) else {}
     form = make_form(kernel, bench, held)
-    first = _call(function, form, bench, 0, timed=False)
+    if bench.job.has_decoy and kernel.role == "candidate" and _is_small(bench.call):
+        decoy = make_decoy(bench, bench.job.device)
+        if decoy is not None:
+            _call(function, form, bench, 0, (decoy, copy_call(decoy)), timed=False)
+            bench.guards.clear()
+    pair = bench.call, bench.pristine
+    first = _call(function, form, bench, 0, pair, timed=False)
     copied = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
     is_asked_for = not bench.job.bounds_only or bench.job.device == "cpu"
     if is_asked_for:
         synchronize(bench.job.device)
-    again = _call(function, form, bench, 1, timed=True)
+    again = _call(function, form, bench, 1, pair, timed=True)
     return copied, again.leaves, again.elapsed_s if is_asked_for else None
 
 
@@ -67,12 +78,21 @@ def _has_tensors(call: Call, name: str) -> bool:
     return any(path == name or path.startswith(f"{name}.") for path, _ in call.tensors)
 
 
-def _call(function: Callable[..., Any], form: Form, bench: Bench, number: int, *, timed: bool) -> Once:
+def _is_small(call: Call) -> bool:
+    """Whether there is surely room for its arguments once more, and for what is made of them."""
+    return sum(x.nbytes for _, x in call.tensors) <= SMALL_BYTES
+
+
+def _call(
+    function: Callable[..., Any], form: Form, bench: Bench, number: int, pair: tuple[Call, Call], *, timed: bool
+) -> Once:
+    """One call on the first of a `pair`, the second of which has what its arguments are to hold afterwards."""
+
     def draw_cotangent(path: str, leaf: torch.Tensor) -> torch.Tensor:
         return make_cotangent(bench.job.case.id, path, leaf, str(leaf.dtype).removeprefix("torch."))
 
     try:
-        once = call_once(function, form, bench.call, bench.pristine, number, draw_cotangent, timed=timed)
+        once = call_once(function, form, *pair, number, draw_cotangent, timed=timed)
     except UnknownArgument as error:
         raise BadArguments(str(error)) from None
     bench.guards += once.guards

@@ -37,6 +37,8 @@ class Job:
     """A bound reading up to this is go without a deterministic one beside it."""
     stats: bool = False
     """Whether ErrorStats are wanted all the same, of an op with one output."""
+    has_decoy: bool = False
+    """Whether a kernel under test, run in this process, is called on other values first."""
     asked_again: bool = True
     """Whether a stranger's kernel is called many times more on a small case."""
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from gonogo.cases import GUARD_BITS, Call, make_call
-from gonogo.errors import BadArguments, CaseTooLarge, ReferenceFailed
+from gonogo.cases import GUARD_BITS
+from gonogo.errors import BadArguments
 from gonogo.execution.call import make_form
+from gonogo.execution.decoy import make_decoy
 from gonogo.execution.functions import make_cotangent
 from gonogo.execution.replies import Called, Raised, check_loaded, read_reply
 from gonogo.execution.told import Told, describe_exit
@@ -49,8 +49,6 @@ ASKED_AGAIN = 4
 REPEATS = 200
 """Calls on the first small case that must all give the same: more than the hundred after which one may change."""
 SMALL_BYTES = 2**16
-DECOY_TRIES, SMALL_DRAW = 8, 2**22
-"""Draws of small arguments until some have the case's shapes."""
 ALL_DECOYED, DECOY_ONE_IN = 6, 4
 """The first cases of a guest all begin with other values, later ones now and then: it cannot know which."""
 
@@ -254,7 +252,7 @@ class Guests:
             ) from None
         guest.called += 1
         wants_decoy = guest.called <= ALL_DECOYED or secrets.randbelow(DECOY_ONE_IN) == 0
-        decoy = _make_decoy(bench) if wants_decoy else None
+        decoy = make_decoy(bench, "cpu") if wants_decoy else None
         small = sum(x.nbytes for _, x in bench.call.tensors) <= SMALL_BYTES
         asked_again = bench.job.asked_again and not kernel.contract.atomics
         repeats = REPEATS if small and asked_again and not guest.repeated else 0
@@ -303,36 +301,3 @@ def _pack_cotangents(kernel: Kernel, bench: Bench, file: TensorFile) -> dict[str
         for leaf in leaves
         if not leaf.path.startswith(GRAD) and getattr(torch, leaf.dtype, torch.bool).is_floating_point
     }
-
-
-def _make_decoy(bench: Bench) -> Call | None:
-    """Other arguments of the same form, with the case's first, middle and last elements; None without any."""
-    case = bench.job.case
-    if "far" in case.layout:
-        return None  # gigabytes, for one more call
-    # Of a problem's workloads the next may have other shapes; the same comes back after all of them.
-    small = sum(x.nbytes for _, x in bench.call.tensors) <= SMALL_DRAW
-    decoy = None
-    for step in range(1, (DECOY_TRIES if small and bench.op.draw is not None else 1) + 1):
-        try:
-            drawn = make_call(replace(case, seed=case.seed + step), "cpu", bench.op)
-        except (BadArguments, CaseTooLarge, ReferenceFailed):
-            return None
-        pairs = list(zip(bench.call.tensors, drawn.tensors, strict=False))
-        same = [path for path, _ in bench.call.tensors] == [path for path, _ in drawn.tensors]
-        if same and all(_lie_alike(x, y) for (_, x), (_, y) in pairs):
-            decoy = drawn
-            break
-    if decoy is None:
-        return None
-    for (_, x), (_, y) in pairs:
-        if x.is_floating_point() and x.numel():
-            for at in {0, x.numel() // 2, x.numel() - 1}:
-                place = tuple(map(int, np.unravel_index(at, tuple(x.shape))))
-                y[place] = x[place].cpu()
-    return decoy
-
-
-def _lie_alike(x: torch.Tensor, y: torch.Tensor) -> bool:
-    facts = [(t.shape, t.stride(), t.storage_offset(), t.dtype, t.untyped_storage().nbytes()) for t in (x, y)]
-    return facts[0] == facts[1]
