@@ -214,6 +214,11 @@ class UnknownWord(InputError):
 class CampaignFailed(GonogoError, RuntimeError):
     """A campaign that cannot go on, through no fault of a kernel."""
 
+    def __init__(self, problem: str, *, says_rest: bool = False) -> None:
+        self.says_rest = says_rest
+        """Whether it says itself how to go on; else whoever knows the whole command does."""
+        super().__init__(problem)
+
 
 class UnknownRule(InputError):
     """A rule name that no file in gonogo/limits/rules answers to."""

@@ -54,7 +54,7 @@ def test_largest_seed() -> None:
     ("description", "message"),
     [
         ([], "describes no run: it holds a JSON list, not an object"),
-        ({"schema": 1}, "has no plan: the run cannot be completed"),
+        ({"schema": 1}, "has no plan: it is not of a campaign"),
         ({"schema": 1, "plan": 3}, "describes no run: plan is a JSON int. Restore it from a copy"),
         ({"schema": 1, "plan": {"cases": 3}}, "this is no plan of a campaign: "),
         ({"schema": 1, "plan": {"ops": ["relu"], "color": 3}}, "this is no plan of a campaign: "),

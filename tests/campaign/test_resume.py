@@ -94,5 +94,8 @@ def test_resume_of_a_whole_run_does_nothing(tmp_path: Path) -> None:
     before = read_rows(tmp_path)
     assert resume_campaign(tmp_path, workers=1, ops_folders=[str(MORE_OPS)]).outcomes == {}
     assert read_rows(tmp_path) == before
-    with pytest.raises(InputError, match="already holds a run; go on with it by --resume"):
+    with pytest.raises(
+        InputError,
+        match=r"already holds a run\. Choose another directory, or complete it, if it is not: gonogo run --resume",
+    ):
         run_campaign(plan, tmp_path, workers=1)

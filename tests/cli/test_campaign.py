@@ -242,7 +242,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     campaign.send_signal(signal.SIGINT)
     _, said = campaign.communicate(timeout=60)
     assert campaign.returncode == 130
-    again = f"gonogo run --resume --out {folder} --ops-path {MORE_OPS}"
+    again = f"gonogo run --resume --out {folder} --workers 2 --ops-path {MORE_OPS}"
     assert leave_progress_out(said) == f"interrupted: what is done is kept. Go on: {again}\n"
     assert 0 < read_run(folder).num_rows < 3 * cases
     assert not journal.exists()

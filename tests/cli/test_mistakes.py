@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import gonogo.cli
 from gonogo.campaign import Progress
 from gonogo.cli import cli
-from gonogo.errors import InputError
+from gonogo.errors import CampaignFailed, InputError
 from gonogo.limits.lock import read_lock
 from gonogo.user.kernel_file import find_kernel
 
@@ -237,6 +237,31 @@ def test_ctrl_c_again_when_a_campaign_has_begun(monkeypatch: pytest.MonkeyPatch,
     but = "but for 2 records here and 3 there"
     said = f"interrupted: what is done is kept, {but}. Go on: gonogo run --resume --out {out}\n"
     assert (done.exit_code, done.stderr) == (130, said)
+
+
+def test_what_is_said_of_a_campaign_that_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the whole command that goes on, as it was given; not where it says so itself."""
+    failures = [CampaignFailed("a node was lost."), CampaignFailed("a store is gone; go on: …", says_rest=True)]
+
+    def fail(*_: object, report: Callable[[Progress], None], **__: object) -> None:
+        report(Progress(0, 9, {}))
+        raise failures.pop(0)
+
+    monkeypatch.setattr("gonogo.campaign.run_campaign", fail)
+    out = tmp_path / "a run"
+    given = ["--no-share-gpu", "--timeout", "2.5", "--memory-gb", "4"]
+    again = f"gonogo run --resume --out '{out}' --timeout 2.5 --memory-gb 4 --no-share-gpu"
+    for told in (f"a node was lost. What is recorded is kept. Go on: {again}", "a store is gone; go on: …"):
+        done = CliRunner().invoke(gonogo.cli.cli, ["run", "relu", "--device", "cpu", "--out", str(out), *given])
+        assert (done.exit_code, str(done.exception or done.stderr).strip()) == (1, told)
+
+
+def test_resuming_what_has_runs_below_it(tmp_path: Path) -> None:
+    shutil.copytree(RUN, tmp_path / "kinds" / "old")
+    told = refuse(f"run --resume --out {tmp_path}/kinds", tmp_path)
+    again = f"gonogo run --resume --out {tmp_path}/kinds/old"
+    problem = f"{tmp_path}/kinds is no run, and has 1 below it, as of --per-device-kind"
+    assert told == f"{problem}. Add that, or complete one: {again}"
 
 
 @pytest.mark.parametrize("lost", [(), ("7 records that did not reach s3://b/run",)])

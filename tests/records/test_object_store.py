@@ -108,6 +108,11 @@ def test_a_run_is_there_when_it_is_closed(prefix: S3Place, rows: list[dict[str, 
         raise KeyboardInterrupt
     with pytest.raises(InputError, match="is not closed"):
         load_columns([run])
+    left_out = f"{run} is left out: a campaign writes to it, or was cut off. Then complete it: gonogo run --resume"
+    for place in (prefix, prefix / "*"):
+        (note,) = open_runs([place]).incomplete
+        assert note == f"{left_out} --out {run}"
+    assert open_runs([prefix / "closed"]).incomplete == []
     assert len(read_done(run)) == 14, "what was not in a part yet was written on the way out"
     write_run(run, rows[14:30], resumed=[{"device": "cpu"}])
     assert read_run(run).num_rows == 30
@@ -115,7 +120,25 @@ def test_a_run_is_there_when_it_is_closed(prefix: S3Place, rows: list[dict[str, 
         RunDirectory(run, read_description(RUN) | {"resumed": [{}]})
 
 
-def test_of_two_that_close_a_run_one_does(prefix: S3Place, rows: list[dict[str, Any]]) -> None:
+def test_of_two_that_go_on_with_a_run_the_last_does(prefix: S3Place, rows: list[dict[str, Any]]) -> None:
+    """The other ends at its next part, and not after hours."""
+    first = RunDirectory(prefix, read_description(RUN), part_rows=10)
+    first.append_rows(rows[:10])
+    second = RunDirectory(prefix, read_description(RUN) | {"resumed": [{}]}, part_rows=10)
+    with pytest.raises(CampaignFailed, match=f"{prefix} was taken over by another gonogo run --resume"):
+        first.append_rows(rows[10:20])
+    second.append_rows(rows[10:20])
+    second.close()
+    assert sort_rows(prefix) == sorted(map(str, rows[:20]))
+    with pytest.raises(CampaignFailed, match=f"{prefix} was closed by another writer meanwhile"):
+        first.close()
+
+
+def test_of_two_that_close_a_run_one_does(
+    prefix: S3Place, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though neither has seen the other."""
+    monkeypatch.setattr(RemoteRun, "_check_claim", lambda run: None)
     first = RunDirectory(prefix, read_description(RUN), part_rows=10)
     second = RunDirectory(prefix, read_description(RUN) | {"resumed": [{}]}, part_rows=10)
     first.append_rows(rows[:40])
@@ -191,7 +214,7 @@ def test_a_flip_in_the_store_is_noticed(prefix: S3Place, rows: list[dict[str, An
         (part,) = list_parts(run)
         content = part.path.read_bytes()
         part.path.write(content[:400] + bytes([content[400] ^ 1]) + content[401:])
-        with pytest.raises(InputError, match=f"{part.path} is damaged"):
+        with pytest.raises(InputError, match=f"{part.path} is damaged.* from a copy, or leave the run out"):
             read_run(run)
         part.path.write(content[:-100])
         with pytest.raises(InputError, match=f"{part.path} is damaged"):
@@ -440,7 +463,9 @@ def test_a_store_that_stays_away_ends_a_campaign(
         away.setattr(remote_run, "PAUSE_S", 0)
         for work in (lambda: directory.append_rows(rows[5:10]), directory.close):
             with pytest.raises(
-                CampaignFailed, match=f"503 SlowDown.*stays; go on: gonogo run --resume --out {prefix}"
+                CampaignFailed,
+                match="503 SlowDown.* It was waited for 0 s. 5 records did not reach it. What was recorded there "
+                f"stays; go on: gonogo run --resume --out {prefix}",
             ):
                 work()
     assert len(read_done(prefix)) == 5
@@ -538,7 +563,9 @@ def test_commands(prefix: S3Place, tmp_path: Path) -> None:
         assert str(run) in ended.stdout
     again = gonogo("run", "relu", "--cases", 4, "--device", "cpu", "--out", runs[0])
     assert (again.returncode, again.stderr) == (
-        2, f"gonogo: {runs[0]} already holds a run; go on with it by --resume, or choose another directory\n"
+        2,
+        f"gonogo: {runs[0]} already holds a run. Choose another directory, or complete it, if it is not: gonogo "
+        f"run --resume --out {runs[0]}\n",
     )  # fmt: skip
     whole = gonogo("run", "--resume", "--out", runs[0])
     assert (whole.returncode, whole.stderr) == (0, "")

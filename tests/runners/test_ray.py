@@ -220,8 +220,8 @@ def test_a_cluster_that_is_gone_ends_the_campaign_with_a_line(
     assert (campaign.returncode, out) == (2, "")
     (line,) = leave_progress_out(said).splitlines()
     assert line.startswith(f"gonogo: the Ray cluster at {cluster.address} is gone: nothing has answered there for")
-    again = "gonogo run --resume with the same --out, and with --per-device-kind and --ops-path if you gave them"
-    assert line.endswith(f"Go on, here or on another cluster: {again}")
+    again = f"gonogo run --resume --out {run} --engine ray --address {cluster.address} --ops-path {MORE_OPS}"
+    assert line.endswith(f". What is recorded is kept. Go on: {again}")
     assert wait_for_end(kernel)
     assert count_cases(run) == 7
     told = gonogo("calibrate", run, "-o", tmp_path / "lock")
@@ -274,7 +274,7 @@ def test_a_cluster_of_our_own_is_reached_from_here_alone_and_ends_by_ctrl_c(tmp_
         campaign.send_signal(signal.SIGINT)
         out, said = campaign.communicate(timeout=DEADLINE_S)
     assert (campaign.returncode, out) == (130, "")
-    again = f"gonogo run --resume --out {tmp_path / 'run'} --engine ray --ops-path {MORE_OPS}"
+    again = f"gonogo run --resume --out {tmp_path / 'run'} --workers 2 --engine ray --ops-path {MORE_OPS}"
     assert leave_progress_out(said) == f"interrupted: what is done is kept. Go on: {again}\n"
     assert [process for process in family if not wait_for_end(process)] == []
     assert count_cases(tmp_path / "run") == 7

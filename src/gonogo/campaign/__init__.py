@@ -12,7 +12,7 @@ from typing import Any
 from gonogo.campaign.plan import Plan
 from gonogo.errors import InputError
 from gonogo.records import RunDirectory, find_begun, lock_folder, read_description, read_done
-from gonogo.records.description import PLANNED, RUN_FILE
+from gonogo.records.description import PLANNED, RUN_FILE, format_resume
 from gonogo.records.places import Place, S3Place, parse_place
 from gonogo.runners.device import keep_switches
 from gonogo.runners.engines import Crew, Engine, Order, open_engine
@@ -95,7 +95,8 @@ def run_on_each_kind(
     if gone := [name for name in begun if name not in kinds]:
         raise InputError(
             f"{folder} has runs of {', '.join(gone)}, of which there is no node now; there are "
-            f"{', '.join(kinds) or 'none'}. Bring such a node back, or move these runs elsewhere"
+            f"{', '.join(kinds) or 'none'}. Bring such a node back, or move these runs elsewhere and complete "
+            "each by itself, on such a machine"
         )
     if len(kinds) < len(engine.list_kinds(plan.device)):
         raise InputError(f"kinds {', '.join(engine.list_kinds(plan.device))}: two of them would share a folder")
@@ -168,9 +169,8 @@ def _add_up(progress: Mapping[str, Progress]) -> Progress:
 def _run_new(plan: Plan, folder: Place, engine: Engine, order: Order) -> Steps:
     with lock_folder(folder):
         if (folder / "run.json").exists():
-            raise InputError(
-                f"{folder} already holds a run; go on with it by --resume, or choose another directory"
-            )
+            go_on = f"complete it, if it is not: {format_resume(folder)}"
+            raise InputError(f"{folder} already holds a run. Choose another directory, or {go_on}")
         with closing(engine.hire(order)) as crew:
             start = Progress(0, plan.count_rows(), {})
             yield replace(start, is_begun=False)  # others may hire theirs meanwhile
@@ -213,7 +213,7 @@ def _check_kind(folder: Place, recorded: dict[str, Any], environment: dict[str, 
 def _read_plan(description: dict[str, Any], folder: Place, ops_folders: Sequence[str]) -> Plan:
     fields = description.get("plan")
     if not isinstance(fields, dict):
-        raise InputError(f"{folder / 'run.json'} has no plan: the run cannot be completed")
+        raise InputError(f"{folder / 'run.json'} has no plan: it is not of a campaign, and has all it will have")
     # Code is imported from folders of ops: a file of data does not decide from which.
     recorded = fields.get("ops_folders")
     if recorded and not ops_folders:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from gonogo.cli._completion import (
 from gonogo.cli._output import SCHEMA, echo, print_json
 from gonogo.cli._parse import FILE, PLACE, Interrupted, need_backend, prepare_folder, show_examples, words_option
 from gonogo.cli._progress import Reporter, report_records
-from gonogo.errors import InputError
+from gonogo.errors import CampaignFailed, InputError
 from gonogo.ops import DTYPES, add_folder, op_names
 from gonogo.words import find_dtypes, find_op, find_words
 
@@ -42,6 +41,8 @@ WITH_RESUME = (
     "address", "per_device_kind",
 )  # fmt: skip
 """Options that are no part of a plan."""
+AGAIN = ("workers", "timeout_s", "memory_gb", "share_gpu", "engine_name", "address", "per_device_kind")
+"""Of these, what is said again as it was when a campaign goes on."""
 
 
 @click.command(
@@ -81,7 +82,7 @@ WITH_RESUME = (
     "--resume", is_flag=True, help="Complete the run in --out; its own plan is used, and --ops-path again."
 )
 @click.option(
-    "--quick", is_flag=True, help="Two cases per op and dtype: everything once, in half a minute on two cores."
+    "--quick", is_flag=True, help="Two cases per op and dtype: everything once, in under a minute on two cores."
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default one per core.")
 @click.option(
@@ -159,8 +160,17 @@ def run(
                 )  # fmt: skip
         except KeyboardInterrupt as interrupt:
             if resume or reporter.has_reported:
-                raise Interrupted(_tell_rest(context, folder, folders, _list_notes(interrupt))) from None
+                lost = _list_notes(interrupt)
+                but = f", but for {' and '.join(lost)}" if lost else ""
+                again = _format_again(context, folder, folders)
+                raise Interrupted(f"interrupted: what is done is kept{but}. Go on: {again}") from None
             raise Interrupted("interrupted before anything was recorded") from None
+        except CampaignFailed as error:
+            if error.says_rest or not (resume or reporter.has_reported):
+                raise
+            again = _format_again(context, folder, folders)
+            problem = str(error).removesuffix(".")
+            raise CampaignFailed(f"{problem}. What is recorded is kept. Go on: {again}", says_rest=True) from error
     seconds = time.monotonic() - started
     if per_device_kind:
         _print_summaries(progress, seconds, as_json=as_json)
@@ -194,17 +204,21 @@ def _list_notes(interrupt: BaseException | None) -> list[str]:
     return [*_list_notes(interrupt.__context__), *getattr(interrupt, "__notes__", ())]
 
 
-def _tell_rest(context: click.Context, folder: Place, ops_folders: tuple[str, ...], lost: Sequence[str]) -> str:
-    """What to say of a campaign that was interrupted."""
-    given = {name: context.params[name] for name in ("engine_name", "address", "per_device_kind")}
-    words = [f"--engine {given['engine_name']}"] if given["engine_name"] != "local" else []
-    words += [f"--address {given['address']}"] if given["address"] else []
-    words += ["--per-device-kind"] if given["per_device_kind"] else []
-    words += [f"--ops-path {shlex.quote(path)}" for path in ops_folders]
-    again = "".join(f" {word}" for word in words)
-    but = f", but for {' and '.join(lost)}" if lost else ""
-    out = shlex.quote(str(folder))
-    return f"interrupted: what is done is kept{but}. Go on: gonogo run --resume --out {out}{again}"
+def _format_again(context: click.Context, folder: Place, ops_folders: tuple[str, ...]) -> str:
+    """The command that completes a campaign, with the options that are not in its plan."""
+    words = ["gonogo", "run", "--resume", "--out", str(folder)]
+    for parameter in context.command.params:
+        name, value = str(parameter.name), context.params.get(str(parameter.name))
+        if name not in AGAIN or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        if value is True:
+            words.append(parameter.opts[0])
+        elif value is False:
+            words.append(parameter.secondary_opts[0])
+        else:
+            words += [parameter.opts[0], f"{value:g}" if isinstance(value, float) else str(value)]
+    words += [word for path in ops_folders for word in ("--ops-path", path)]
+    return shlex.join(words)
 
 
 def _find_fields(
@@ -236,7 +250,8 @@ def _find_fields(
 
 def _find_run(context: click.Context, out: Place | None, *, has_kinds: bool) -> Place:
     """The run to resume. Its plan is its own: what would make another is refused."""
-    from gonogo.records import read_description
+    from gonogo.records import find_begun, read_description
+    from gonogo.records.description import format_resume
 
     if out is None:
         raise InputError("--resume needs --out with the run directory to complete")
@@ -250,7 +265,16 @@ def _find_run(context: click.Context, out: Place | None, *, has_kinds: bool) -> 
     if overrides:
         raise InputError(f"--resume goes by the plan in {out / 'run.json'}; leave out {', '.join(overrides)}")
     if not has_kinds:
-        read_description(out)  # says what is no run, before anything is imported
+        try:
+            read_description(out)  # says what is no run, before anything is imported
+        except InputError as error:
+            below = [] if isinstance(out, Path) and not out.is_dir() else find_begun(out)
+            if not below:
+                raise
+            raise InputError(
+                f"{out} is no run, and has {len(below)} below it, as of --per-device-kind. Add that, or complete "
+                f"one: {format_resume(below[0])}"
+            ) from error
     return out
 
 

@@ -73,7 +73,8 @@ class Evaluation:
             "manifest flagged", "manifest no-go", "not judged",
         )  # fmt: skip
         note = (
-            f"{self.records:,} records of {len(self.runs)} runs on {machines}. Recall of all faulty cases, "
+            f"{self.records:,} records of {len(self.runs)} run{'s' * (len(self.runs) != 1)} on {machines}. "
+            "Recall of all faulty cases, "
             f"of those whose bits differ from the control's, of the manifest ones (signal ≥ {MANIFEST:g}). "
             f"Flagged are suspect and no-go. {self.told or _tell_suspects(self.scores)}"
         )

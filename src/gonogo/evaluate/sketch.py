@@ -207,7 +207,9 @@ class Sketch:
             raise InputError(f"there is no sketch {path}. Make one with: gonogo sketch RUNS -o {path}") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
             why = next(iter(str(error).splitlines()), type(error).__name__)
-            raise InputError(f"{path} is not a sketch: {why}. Make one with: gonogo sketch RUNS") from None
+            raise InputError(
+                f"{path} is not a sketch: {why.rstrip('.')}. Make one with: gonogo sketch RUNS"
+            ) from None
 
 
 def _add_up(table: pa.Table) -> pa.Table:

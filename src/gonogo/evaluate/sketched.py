@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -55,7 +56,8 @@ def open_sketches(paths: Sequence[Place]) -> OpenSketch | None:
         return None
     if others:
         raise InputError(
-            f"{files[0]} is a sketch, and {others[0]} is not. Make one of both: gonogo sketch … -o all{SUFFIX}"
+            f"{files[0]} is a sketch, and {others[0]} is not. Make one of both: "
+            f"{shlex.join(['gonogo', 'sketch', *map(str, paths), '-o', f'all{SUFFIX}'])}"
         )
     sketches = read_sketches(files)
     return OpenSketch(sketches[0] if len(sketches) == 1 else Sketch.merge(sketches))

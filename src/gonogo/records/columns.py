@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from gonogo.errors import InputError
 from gonogo.policies import load_policies
-from gonogo.records.description import read_description, tell_incomplete
-from gonogo.records.find import find_distinct_runs
+from gonogo.records.description import read_description, tell_incomplete, tell_unclosed
+from gonogo.records.find import find_distinct_runs, find_unclosed
 from gonogo.records.parts import Part, list_parts
 from gonogo.records.places import Place
 from gonogo.schema import name_device, policy_column
@@ -171,7 +171,7 @@ class StreamedRuns:
         self.identities: list[str] = []
         """Of each run, by what its run.json says: two of the same are one run, whatever they are called."""
         self.incomplete: list[str] = []
-        """What there is to say of runs that have fewer rows than were planned."""
+        """What there is to say of runs that have fewer rows than were planned, or none yet that can be read."""
         for number, folder in enumerate(self.folders):
             self.runs.append(folder.name)
             description = read_description(folder)
@@ -180,6 +180,9 @@ class StreamedRuns:
             parts = list_parts(folder)
             self._add_parts(number, parts)
             self.incomplete += tell_incomplete(folder, description, sum(part.rows for part in parts))
+        self.incomplete += [
+            tell_unclosed(folder) for folder in find_unclosed([path for path in paths if path not in self.folders])
+        ]
         if not self._rows:
             raise InputError(f"no records in {', '.join(map(str, paths))}. Make some with: gonogo run --out DIR")
 

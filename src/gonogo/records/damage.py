@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gonogo.errors import InputError
 from gonogo.records.description import format_resume
-from gonogo.records.places import Place
+from gonogo.records.places import Place, S3Place
 
 
 @contextmanager
@@ -34,6 +34,8 @@ def name_damage(path: Place) -> Iterator[None]:
 def tell_damage(path: Place, error: Exception | str) -> InputError:
     """A file that is there and cannot be used."""
     again = f"delete it and measure its cases again (of a campaign: {format_resume(path.parent)})"
+    if isinstance(path, S3Place):  # a run that is closed lists it for good
+        again = "leave the run out, and measure its cases again by another"
     return InputError(f"{path} is damaged: {shorten(error)}. Restore it from a copy, or {again}")
 
 

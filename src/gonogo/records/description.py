@@ -63,6 +63,14 @@ def tell_incomplete(folder: Place, description: dict[str, Any], rows: int) -> li
     return [f"{folder} is incomplete: it has {rows:,} of {planned:,} records. {remedy}"]
 
 
+def tell_unclosed(folder: S3Place) -> str:
+    """What to say of a campaign in a store that was cut off, or is under way: nothing is read of it."""
+    return (
+        f"{folder} is left out: a campaign writes to it, or was cut off. Then complete it: "
+        f"{format_resume(folder, read_description(folder).get('plan'))}"
+    )
+
+
 def read_description(folder: Place) -> dict[str, Any]:
     """What run.json says: environment, seed and plan; in a store, before it is closed, what open.json says."""
     if isinstance(folder, S3Place):

@@ -35,6 +35,23 @@ def find_runs(paths: Sequence[Place]) -> list[Place]:
     return folders
 
 
+def find_unclosed(paths: Sequence[Place]) -> list[S3Place]:
+    """Of prefixes and patterns in a store, the runs that `find_runs` leaves out: they are not there yet."""
+    remote = [path for path in paths if isinstance(path, S3Place)]
+    matches = {path: [match for match in expand_globs(path) if isinstance(match, S3Place)] for path in remote}
+    candidates = [
+        prefix for path in remote
+        for prefix in (matches[path] if matches[path] != [path] else path.list_below()[0])
+    ]  # fmt: skip
+
+    def is_unclosed(prefix: S3Place) -> bool:
+        return (prefix / OPEN_FILE).exists() and not (prefix / RUN_FILE).exists()
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        unclosed = list(pool.map(is_unclosed, candidates))
+    return [prefix for prefix, is_left_out in zip(candidates, unclosed, strict=True) if is_left_out]
+
+
 def _find_below(path: Place) -> Sequence[Place]:
     """The run at a place, or those right below it."""
     if isinstance(path, S3Place):

@@ -85,4 +85,6 @@ class LocalRun:
         except OSError as error:
             kept = f"What was recorded there stays; go on: {format_resume(self.folder, self._plan)}"
             remedy = kept if (self.folder / RUN_FILE).exists() else "Start again in another"
-            raise CampaignFailed(f"cannot write to {self.folder}: {error.strerror or error}. {remedy}") from None
+            raise CampaignFailed(
+                f"cannot write to {self.folder}: {error.strerror or error}. {remedy}", says_rest=True
+            ) from None

@@ -18,9 +18,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from gonogo.errors import CampaignFailed, InputError
+from gonogo.errors import CampaignFailed, GonogoError, InputError
 from gonogo.records.closing import choose_dropped, choose_rewritten, merge_parts, seal_part
-from gonogo.records.description import CLAIM, OPEN_FILE, PARTS, RUN_FILE, format_description, format_resume
+from gonogo.records.description import (
+    CLAIM,
+    OPEN_FILE,
+    PARTS,
+    RUN_FILE,
+    format_description,
+    format_resume,
+    read_description,
+)
 from gonogo.records.parts import Part, Row, count_next, encode_rows, list_parts
 from gonogo.records.places import S3Place
 from gonogo.records.places.failures import StoreAway
@@ -44,6 +52,8 @@ class RemoteRun:
         self.part_rows = part_rows
         self._rows: list[Row] = []
         self._description = {name: value for name, value in description.items() if name not in (PARTS, CLAIM)}
+        self._token = secrets.token_hex(8)
+        """Of our claim: whoever resumes the run makes it theirs."""
         self._claim()
         self._number = count_next(folder)
         self._uploaded = time.monotonic()
@@ -52,7 +62,7 @@ class RemoteRun:
         """Create open.json, or write it again when the campaign goes on."""
         if (self.folder / RUN_FILE).exists():
             raise InputError(f"{self.folder} is closed: nothing can be added to it. Choose another prefix")
-        content = format_description(self._description | {CLAIM: secrets.token_hex(8)})
+        content = format_description(self._description | {CLAIM: self._token})
         path = self.folder / OPEN_FILE
         if self._description.get("resumed"):
             path.write(content)
@@ -88,7 +98,7 @@ class RemoteRun:
             cause.add_note(f"{len(self._rows):,} records that did not reach {self.folder}")
 
     def _try_upload(self) -> None:
-        with suppress(InputError, OSError):
+        with suppress(GonogoError, OSError):
             self._upload()
 
     def close(self) -> None:
@@ -108,7 +118,26 @@ class RemoteRun:
             with suppress(InputError):  # the run is whole without: what is not listed is not read
                 part.path.unlink(missing_ok=True)
 
+    def _check_claim(self) -> None:
+        """End where another has closed the run, or goes on with it, rather than work in vain."""
+        if (self.folder / RUN_FILE).exists():
+            raise self._tell_closed()
+        if read_description(self.folder).get(CLAIM) != self._token:
+            raise CampaignFailed(
+                f"{self.folder} was taken over by another gonogo run --resume, which will complete it: this one "
+                "has ended",
+                says_rest=True,
+            )
+
+    def _tell_closed(self) -> CampaignFailed:
+        return CampaignFailed(
+            f"{self.folder} was closed by another writer meanwhile: its {RUN_FILE} stands, and what this campaign "
+            "added since is not in it",
+            says_rest=True,
+        )
+
     def _upload(self) -> None:
+        self._check_claim()
         if self._rows:
             content = encode_rows(self._rows)
             (self.folder / _name_part(self._number, zlib.crc32(content))).write(content)
@@ -133,10 +162,7 @@ class RemoteRun:
         try:
             (self.folder / RUN_FILE).create(content)
         except FileExistsError:
-            raise CampaignFailed(
-                f"{self.folder} was closed by another writer meanwhile: its {RUN_FILE} stands, and what this "
-                "campaign added since is not in it. Record to a prefix of its own"
-            ) from None
+            raise self._tell_closed() from None
 
     def _insist(self, work: Callable[[], Result]) -> Result:
         """Do work that may be done again, until the store is back or has been away too long."""
@@ -145,10 +171,14 @@ class RemoteRun:
             try:
                 return work()
             except (InputError, OSError) as error:
-                if not isinstance(error, StoreAway) or time.monotonic() > end:
+                is_away = isinstance(error, StoreAway)
+                if not is_away or time.monotonic() > end:
+                    waited = f" It was waited for {PATIENCE_S} s." if is_away else ""
+                    lost = f" {len(self._rows):,} records did not reach it." if self._rows else ""
                     raise CampaignFailed(
-                        f"{str(error).removesuffix('.')}. What was recorded there stays; go on: "
-                        f"{format_resume(self.folder, self._description.get('plan'))}"
+                        f"{str(error).removesuffix('.')}.{waited}{lost} What was recorded there stays; go on: "
+                        f"{format_resume(self.folder, self._description.get('plan'))}",
+                        says_rest=True,
                     ) from None
             time.sleep(PAUSE_S)
 

@@ -36,8 +36,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 GRACE_S = 90.0
 """What a judge may take beyond the time of its guest: to start it, load it, and to end it."""
 SERVER_ENDED = (
-    "the process that workers are forked from has ended, and they with it: killed by somebody, or for memory. "
-    "What is recorded is kept"
+    "the process that workers are forked from has ended, and they with it: killed by somebody, or for memory"
 )
 START_UP_S = 120.0
 """What importing torch and reaching a GPU may take on a busy machine."""

@@ -251,7 +251,7 @@ class RayCrew:
             ray.kill(member.actor)
         self._looked = -RECRUIT_S
         self._place_losses[key] += 1
-        self._last_loss = f": node {member.place.node.name} was lost, {why}"
+        self._last_loss = f": node {member.place.node.name} was lost, {why.removesuffix('.')}"
         for number, (worker, job) in member.in_flight.items():
             assert self._queue is not None
             self._queue.forget((key, worker))
@@ -259,7 +259,7 @@ class RayCrew:
             if self._job_losses[number] >= MOST_LOSSES:
                 raise CampaignFailed(
                     f"case {job.case.id} was under way on {MOST_LOSSES} nodes as each was lost, the last because "
-                    f"{why}. What is recorded is kept"
+                    f"{why.removesuffix('.')}"
                 )
             self._queue.put(job)
 
@@ -286,11 +286,12 @@ class RayCrew:
         if any(member.ready for member in self._members.values()):
             self._last_ready = now
         elif not self._members and places and not free:
-            raise CampaignFailed(f"no node keeps its workers{self._last_loss}. What is recorded is kept")
+            raise CampaignFailed(f"no node keeps its workers{self._last_loss}")
         elif now - self._last_ready > START_S:
             taken = "its CPUs or GPUs are taken by others: see ray status, or ask for fewer by --workers"
-            reason = taken if self._members else f"it has no node that is alive{self._last_loss}"
-            raise CampaignFailed(f"the cluster has started no worker in {START_S:g} s: {reason}")
+            kind = "" if self._order.kind is None else f" of kind {self._order.kind}"
+            reason = taken if self._members else f"it has no node{kind} that is alive{self._last_loss}"
+            raise CampaignFailed(f"the cluster has started no worker{kind} in {START_S:g} s: {reason}")
 
     def _count_workers(self) -> int:
         return sum(member.workers for member in self._members.values())

@@ -44,7 +44,7 @@ LOOK_S = 2.0
 ABSENT_S = 20.0
 """A head that does not answer so long has lost its cluster; Ray would end this process after a minute, unsaid."""
 TOLD_LENGTH = 300
-"""Of what Ray says of a failure: its messages go on for pages."""
+"""Of what Ray says of a failure."""
 KINDS = ("gonogo_kind:", "accelerator_type:")
 """What begins the name of a resource that names a node's kind; the first counts more."""
 
@@ -78,15 +78,25 @@ def _connect(address: str) -> RayEngine:
 
     try:
         _knock(address)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"address {address}: nothing answers there: {_shorten(error)}. Start a cluster: ray start --head"
+        ) from None
+    try:
         with _keep_signals():
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
-    except (OSError, RuntimeError, ValueError) as error:
-        why = " ".join(str(error).split())[:TOLD_LENGTH].rstrip(".")
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise InputError(
-            f"address {address}: no cluster of Ray {ray.__version__} is reached there: {why}. "
-            f"Start one: ray start --head. One that wants a token, as Ray may by itself: set {TOKEN_MODE}=token"
+            f"address {address}: Ray {ray.__version__} joins no cluster there: {_shorten(error)}. It must be of "
+            f"the same version. If it wants a token, set {TOKEN_MODE}=token, and the token by {TOKEN} or in "
+            "~/.ray/auth_token"
         ) from None
     return RayEngine(is_ours=True)
+
+
+def _shorten(error: BaseException) -> str:
+    """The beginning of what an error says: those of Ray go on for pages."""
+    return " ".join(str(error).split())[:TOLD_LENGTH].rstrip(".")
 
 
 def _knock(address: str, patience_s: float = KNOCK_S) -> None:
@@ -115,9 +125,7 @@ class Head:
             if time.monotonic() - self.absent_since < ABSENT_S:
                 return []
             raise ClusterLost(
-                f"the Ray cluster at {self.address} is gone: nothing has answered there for {ABSENT_S:g} s. What "
-                "is recorded is kept. Go on, here or on another cluster: gonogo run --resume with the same --out, "
-                "and with --per-device-kind and --ops-path if you gave them"
+                f"the Ray cluster at {self.address} is gone: nothing has answered there for {ABSENT_S:g} s"
             ) from None
         self.absent_since = None
         return list_nodes(device)
@@ -139,7 +147,7 @@ def _start_own() -> RayEngine:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, ConnectionError | RuntimeError | OSError):
-            why = " ".join(str(error).split())[:TOLD_LENGTH].rstrip(".")
+            why = _shorten(error)
             raise CampaignFailed(f"Ray does not start on this machine: {why}. Use --engine local") from None
         raise
     return RayEngine(is_ours=True, folder=folder)
