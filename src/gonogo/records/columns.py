@@ -177,7 +177,7 @@ class StreamedRuns:
             description = read_description(folder)
             self.identities.append(_identify(description))
             self.devices.append(name_device(description.get("environment")))
-            parts = list_parts(folder)
+            parts = list_parts(folder, description=description)
             self._add_parts(number, parts)
             self.incomplete += tell_incomplete(folder, description, sum(part.rows for part in parts))
         self.incomplete += [
@@ -342,8 +342,9 @@ def load_columns(paths: Sequence[Place], *, wanted: Collection[str] = EVERYTHING
     columns, rows, ends = Columns(), 0, []
     for folder in folders:
         columns.runs.append(folder.name)
-        columns.devices.append(name_device(read_description(folder).get("environment")))
-        for part in list_parts(folder):
+        description = read_description(folder)
+        columns.devices.append(name_device(description.get("environment")))
+        for part in list_parts(folder, description=description):
             parts.append((rows, part))
             rows += part.rows
         ends.append(rows)

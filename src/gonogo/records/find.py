@@ -108,7 +108,7 @@ def find_distinct_runs(paths: Sequence[Place]) -> list[Place]:
             also = "" if by_resolved[resolved] == folder else f", also as {by_resolved[resolved]}"
             raise InputError(f"run {folder} is given twice{also}: its rows would count twice. Name it once")
         by_resolved[resolved] = folder
-    described = {folder: read_description(folder) for folder in folders}
+    described = {folder: read_description(folder) for folder in folders} if len(folders) > 1 else {}
     hashes: dict[Place, Hashes] = {}
     for pair in combinations(folders, 2):
         if not _may_share(*(described[folder] for folder in pair)):

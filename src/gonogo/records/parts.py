@@ -87,13 +87,14 @@ class Part:
         return [row for row, count in zip(self.journal or (), counts, strict=True) if count]
 
 
-def list_parts(folder: Place, *, may_lack: bool = False) -> list[Part]:
+def list_parts(folder: Place, *, may_lack: bool = False, description: dict[str, Any] | None = None) -> list[Part]:
     """Parts in the order they were written, the journal last.
 
-    A file that run.json lists must be there, unless the run `may_lack` one since whoever asks measures again.
+    A file that run.json lists must be there, unless the run `may_lack` one since whoever asks measures again. In a
+    store a `description` that was read before, which lists the parts too, saves asking for it again.
     """
     if isinstance(folder, S3Place):
-        return _list_remote(folder, may_lack=may_lack)
+        return _list_remote(folder, description or read_description(folder), may_lack=may_lack)
     # What lists the files is read first: one that is added meanwhile is there, and not yet listed.
     seals = read_seals(folder)
     journal, files = list(read_journal(folder)), list_files(folder)
@@ -110,9 +111,8 @@ def list_parts(folder: Place, *, may_lack: bool = False) -> list[Part]:
     return compare_parts(folder, files, journal)
 
 
-def _list_remote(folder: S3Place, *, may_lack: bool) -> list[Part]:
+def _list_remote(folder: S3Place, description: dict[str, Any], *, may_lack: bool) -> list[Part]:
     """In a store: of a closed run what run.json lists, whatever else is there; of one that is added to, all."""
-    description = read_description(folder)
     if CLAIM in description and not may_lack:
         raise InputError(
             f"{folder} is not closed: a campaign writes to it, or was cut off. Complete it: "
