@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gonogo.campaign import Progress, Steps, _follow
+from gonogo.campaign import Plan, Progress, Steps, _follow, run_campaign
 from gonogo.errors import CampaignFailed
 
 
@@ -53,6 +55,37 @@ def test_all_hear_of_it_whatever_one_raises(raised: BaseException) -> None:
     with pytest.raises(type(raised), match=str(raised)):
         _follow({"first": campaigns["first"], "": make_failing(), "last": campaigns["last"]}, "cpu", interrupt)
     assert sorted(heard) == [f"{name}: KeyboardInterrupt" for name in ("failing", "first", "last")]
+
+
+@pytest.mark.parametrize(("when", "reported"), [("describe", []), ("run", [0])])
+def test_a_run_that_is_not_there_is_not_reported(when: str, reported: list[int], tmp_path: Path) -> None:
+    """Ctrl-C before it is made leaves nothing to go on with."""
+
+    class Crew:
+        def describe(self) -> dict[str, Any]:
+            return self.press("describe")
+
+        def run(self, jobs: object) -> Any:
+            return self.press("run")
+
+        def press(self, now: str) -> Any:
+            if now == when:
+                raise KeyboardInterrupt
+            return {}
+
+        def close(self) -> None:
+            pass
+
+    class Hiring:
+        def hire(self, order: object) -> Crew:
+            return Crew()
+
+    told: list[Progress] = []
+    plan = Plan(("relu",), ("float32",), cases=1, device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        run_campaign(plan, tmp_path / "run", report=told.append, engine=Hiring())  # type: ignore[arg-type]
+    assert [progress.rows for progress in told] == reported
+    assert (tmp_path / "run" / "run.json").exists() == bool(reported)
 
 
 def test_a_campaign_is_reported_as_soon_as_its_run_is_there() -> None:

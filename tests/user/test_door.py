@@ -303,6 +303,7 @@ def test_given_arguments_are_the_only_ones() -> None:
 
     x = torch.randn(3, 50)
     assert gonogo.verify(remember, reference=lambda x: torch.softmax(x, -1), inputs=(x,)).decision == "go"
+    assert len(seen) == 2
     assert all(torch.equal(one, x) for one in seen)
 
 
