@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nine_kernels import NINE, NORM, Case, get_inputs, norm, norm_kernel, rand
+from torch.utils.weak import WeakTensorKeyDictionary
 
 import gonogo
 from gonogo.cases import copy_guarded, find_guard, make_call, parse_case
@@ -292,6 +293,29 @@ def test_a_kernel_that_keeps_its_output_by_shape(what: dict[str, Any], dtype: st
     found = gonogo.verify(remember, **what, device="cpu", cases=8, strict=False)
     assert found.decision == "no-go"
     assert {case.record.dtype for case in found.failed} == {dtype}
+
+
+@pytest.mark.parametrize("name_of", [torch.Tensor.data_ptr, id], ids=["address", "tensor"])
+def test_a_weight_that_is_packed_once_for_its_memory(name_of: Callable[[torch.Tensor], int]) -> None:
+    """Whoever writes to a weight, as an optimizer does, gets products with the old one."""
+    packed: dict[int, torch.Tensor] = {}
+
+    def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        weight = packed.setdefault(name_of(b), b.clone())
+        return a @ (weight if weight.shape == b.shape else b)
+
+    assert gonogo.verify(multiply, "matmul", cases=6, device="cpu", strict=False).decision == "no-go"
+
+
+def test_a_weight_that_is_packed_once_for_each_of_its_versions() -> None:
+    packed = WeakTensorKeyDictionary()
+
+    def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if b not in packed or packed[b][0] != b._version:
+            packed[b] = b._version, b.clone()
+        return a @ packed[b][1]
+
+    assert gonogo.verify(multiply, "matmul", cases=6, device="cpu", strict=False).decision == "go"
 
 
 def test_given_arguments_are_the_only_ones() -> None:

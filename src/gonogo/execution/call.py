@@ -27,6 +27,7 @@ from gonogo.guest.calling import (
     take_leaves,
     to_torch,
 )
+from gonogo.guest.memory import copy_whole, fill
 from gonogo.ops import Kernel
 
 __all__ = ["FILLINGS", "Leaves", "call_twice", "make_form", "shares_memory", "take_leaves", "to_torch"]
@@ -41,16 +42,13 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
     verdict alone nobody asks for seconds of a GPU's, and it is waited for once, behind both calls: on all of its
     streams, for what a kernel leaves undone on one of its own would be another's fault.
 
-    Where the job has a decoy, a kernel under test has seen other values of these shapes before.
+    Where the job has a decoy, a kernel under test has seen other values in the same memory before.
     """
     bench.strays, bench.guards = 0, []
     held = list_state(function) if isinstance(function, torch.nn.Module) else {}
     form = make_form(kernel, bench, held)
     if bench.job.has_decoy and kernel.role == "candidate" and _is_small(bench.call):
-        decoy = make_decoy(bench, bench.job.device)
-        if decoy is not None:
-            _call(function, form, bench, 0, (decoy, copy_call(decoy)), timed=False)
-            bench.guards.clear()
+        _call_on_decoy(function, form, bench)
     pair = bench.call, bench.pristine
     first = _call(function, form, bench, 0, pair, timed=False)
     copied = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
@@ -59,6 +57,20 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
         synchronize(bench.job.device)
     again = _call(function, form, bench, 1, pair, timed=True)
     return copied, again.leaves, again.elapsed_s if is_asked_for else None
+
+
+def _call_on_decoy(function: Callable[..., Any], form: Form, bench: Bench) -> None:
+    """One call on other values, where there are some: what it keeps by shape or by address is then wrong."""
+    decoy = make_decoy(bench, bench.job.device)
+    if decoy is None:
+        return
+    before = bench.call.map(lambda path, x: copy_whole(x))
+    fill(bench.call, decoy)
+    try:
+        _call(function, form, bench, 0, (bench.call, copy_call(decoy)), timed=False)
+    finally:
+        fill(bench.call, before)
+    bench.guards.clear()
 
 
 def make_form(kernel: Kernel, bench: Bench, state: dict[str, torch.Tensor]) -> Form:

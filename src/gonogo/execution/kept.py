@@ -18,6 +18,7 @@ import torch
 from gonogo.cases import Call, Case, is_far, lay_far
 from gonogo.cases.room import find_available_bytes
 from gonogo.execution.reference import Reference
+from gonogo.guest.memory import copy_whole
 from gonogo.ops import InFolder, Op
 from gonogo.schema import Contract
 
@@ -42,7 +43,7 @@ class Kept:
 
     def copy_laid(self) -> Call:
         """The arguments in fresh memory, with the same bits in it and around it."""
-        return self.laid.map(lambda path, x: lay_far(x) if path in self.far else _copy_whole(x))
+        return self.laid.map(lambda path, x: lay_far(x) if path in self.far else copy_whole(x))
 
     def count_bytes(self) -> dict[str, int]:
         """Of a GPU's memory and of the host's, by kind of device."""
@@ -70,7 +71,7 @@ def start_keeping(op: Op, call: Call) -> Kept | None:
     laid = call
     if far:  # too much to be copied for the first kernel, which gets the call itself
         laid = call.map(
-            lambda path, x: x.clone(memory_format=torch.contiguous_format) if path in far else _copy_whole(x)
+            lambda path, x: x.clone(memory_format=torch.contiguous_format) if path in far else copy_whole(x)
         )
     return Kept(laid, laid.map(lambda path, x: x.contiguous()), far)
 
@@ -181,10 +182,3 @@ def _find_room(where: str) -> float:
 
 def _locate(device: str) -> str:
     return f"cuda:{torch.cuda.current_device()}" if device == "cuda" else device
-
-
-def _copy_whole(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor in a copy of all of its memory."""
-    count = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
-    whole = tensor.as_strided((count,), (1,), 0).clone()
-    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

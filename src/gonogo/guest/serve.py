@@ -25,6 +25,7 @@ from .failure import format_error, tell_briefly, tell_error
 from .launches import Launches, RefusedLaunch, WrongDevice
 from .leaves import find_unusable, pack_leaves
 from .libraries import list_own
+from .memory import fill, take_store
 from .state import UnfitState, find_changed, set_state
 from .wire import SPARSE, Gone, TensorFile, receive, send, unpack_call, unpack_tensor
 
@@ -129,11 +130,11 @@ class Guest:
         decoy = None if message["decoy"] is None else unpack("decoy")
         repeats, earlier, kept = [], {}, {}
         if decoy is not None:
-            _fill(call, decoy)
+            fill(call, decoy)
             earlier = call_once(self.function, form, call, decoy, 0, cotangent).leaves
             kept = {path: copy_leaf(leaf) for path, leaf in earlier.items()}
             self._restore()
-            _fill(call, pristine)
+            fill(call, pristine)
         first = call_once(self.function, form, call, pristine, 0, cotangent)
         overwritten = any(_differ(leaf, kept[path]) for path, leaf in earlier.items())
         leaves = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
@@ -181,16 +182,6 @@ def _take_out(x: torch.Tensor) -> torch.Tensor:
     return plain.copy_(x) if x.storage_offset() == 0 and x.stride() == plain.stride() else x
 
 
-def _fill(call: Call, values: Call) -> None:
-    """Give arguments other values, in the memory that they have."""
-    source = dict(values.tensors)
-    for path, x in call.tensors:
-        if x.untyped_storage().nbytes() <= SPARSE * x.nbytes + 2**20:
-            _store(x).copy_(_store(source[path]))  # of a tensor that repeats elements, each once
-        else:
-            x.copy_(source[path])
-
-
 def _digest(once: Once, device: str) -> int:
     """A number that two calls of the same bits share; of leaves that cannot be measured, nothing."""
     total = 0
@@ -226,22 +217,15 @@ def _look_at(call: Call, mutates: tuple[str, ...], pristine: Call) -> tuple[int,
             changed.append(path)
         alike = x.untyped_storage().nbytes() == wanted.untyped_storage().nbytes()
         if alike and x.untyped_storage().nbytes() <= SPARSE * x.nbytes + 2**20:
-            strays += int((_store(x) != _store(wanted)).sum()) - _count_stored(x, wanted)
+            strays += int((take_store(x) != take_store(wanted)).sum()) - _count_stored(x, wanted)
     return max(strays, 0), changed
 
 
 def _count_stored(x: torch.Tensor, wanted: torch.Tensor) -> int:
     """Stored elements of a tensor's own that differ: of one that repeats elements each counts once."""
-    mask = torch.zeros(_store(x).numel(), dtype=torch.bool, device=x.device)
+    mask = torch.zeros(take_store(x).numel(), dtype=torch.bool, device=x.device)
     mask.as_strided(x.shape, x.stride(), x.storage_offset()).fill_(True)
-    return int(((_store(x) != _store(wanted)) & mask).sum())
-
-
-def _store(tensor: torch.Tensor) -> torch.Tensor:
-    """All of the memory that a tensor is in, as integers of its width."""
-    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
-    count = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
-    return tensor.detach().view(integers).as_strided((count,), (1,), 0)
+    return int(((take_store(x) != take_store(wanted)) & mask).sum())
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
