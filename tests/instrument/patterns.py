@@ -78,18 +78,18 @@ def triton_path(block: int = 1024) -> Iterator[ModuleType]:
     """The Triton path, interpreted where there is no GPU; larger blocks there keep the interpreter quick."""
     import torch
 
-    from gonogo.instrument import path_triton, select_triton
+    from gonogo.instrument import first_pass_triton, path_triton
 
     was = path_triton.BLOCK, path_triton.READ_BLOCK
     if not torch.cuda.is_available():
         path_triton.BLOCK = path_triton.READ_BLOCK = block
-    select_triton._plan_pass.cache_clear()  # of blocks of another size
+    first_pass_triton._plan_pass.cache_clear()  # of blocks of another size
     try:
         with np.errstate(all="ignore"):  # the interpreter computes with NumPy
             yield path_triton
     finally:
         path_triton.BLOCK, path_triton.READ_BLOCK = was
-        select_triton._plan_pass.cache_clear()
+        first_pass_triton._plan_pass.cache_clear()
 
 
 def align_arrays(*arrays: Any) -> Aligned:

@@ -22,7 +22,16 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gonogo.formats import FORMATS  # noqa: E402
-from gonogo.instrument import launch_triton, looks, path_triton, readings, select_triton, selection, stats  # noqa: E402
+from gonogo.instrument import (  # noqa: E402
+    first_pass_triton,
+    launch_triton,
+    looks,
+    path_triton,
+    readings,
+    select_triton,
+    selection,
+    stats,
+)
 from gonogo.instrument.gauges import gauge  # noqa: E402
 from gonogo.instrument.running_error import fused, terms  # noqa: E402
 from gonogo.instrument.triton_kernels import errors, look, lose, read, scan, select  # noqa: E402
@@ -78,17 +87,17 @@ def describe(arg: Any) -> dict[str, Any]:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     made = Seen()
-    for module in (launch_triton, path_triton, select_triton):
+    for module in (launch_triton, path_triton, first_pass_triton, select_triton):
         monkeypatch.setattr(module, "launch", made.launch)
-    for module in (selection, select_triton):
+    for module in (selection, first_pass_triton):
         monkeypatch.setattr(module, "KEEP_ALL", KEEP_ALL)
     monkeypatch.setattr(select_triton, "SAMPLE", SAMPLE)
-    monkeypatch.setattr(select_triton, "FEW_ROWS", ROWS)
+    monkeypatch.setattr(first_pass_triton, "FEW_ROWS", ROWS)
     monkeypatch.setattr(fused, "fits", lambda x: True)
-    select_triton._plan_pass.cache_clear()  # of other sizes
+    first_pass_triton._plan_pass.cache_clear()  # of other sizes
     with np.errstate(all="ignore"):  # the interpreter computes with NumPy
         yield made
-    select_triton._plan_pass.cache_clear()
+    first_pass_triton._plan_pass.cache_clear()
 
 
 def read_all(name: str, of: str, count: int) -> None:

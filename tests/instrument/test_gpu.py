@@ -50,6 +50,22 @@ def test_measure_from_any_address(name: str) -> None:
     assert_paths_agree(gonogo.measure(actual[1:], expected[1:], atol=1e-3), found)
 
 
+@pytest.mark.parametrize("name", ["float16", "float32"])
+def test_measure_again_on_other_arrays(name: str) -> None:
+    """What was launched for one pair is launched again for the next: apart or not, and wherever these begin."""
+    rng = np.random.default_rng(0)
+    whole, other = (to_cuda(rng.standard_normal(2 * N).astype(NUMPY_DTYPES[name]), name) for _ in range(2))
+    several = [whole[at : at + N] for at in (0, 1, 8, N - N % 8)]
+    pairs = [(actual, expected) for expected in (*several, other[:N], other[1 : N + 1]) for actual in several]
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+        aside = [gonogo.measure(actual, expected, atol=1e-3) for actual, expected in pairs]
+    for (actual, expected), found in zip(pairs, aside, strict=True):
+        host = gonogo.measure(actual.cpu(), expected.cpu(), atol=1e-3)
+        assert_paths_agree(host, found)
+        assert_paths_agree(host, gonogo.measure(actual, expected, atol=1e-3))
+
+
 @pytest.mark.parametrize("gauge_name", gauge_names())
 @pytest.mark.parametrize("name", FORMATS)
 def test_read(name: str, gauge_name: str) -> None:

@@ -122,13 +122,13 @@ def test_triton_tells_a_tie_from_what_is_next_to_it(monkeypatch: pytest.MonkeyPa
 def assert_triton_agrees(actual: Floats, expected: Floats, monkeypatch: pytest.MonkeyPatch) -> None:
     aligned = align_arrays(actual, expected)
     with triton_path(block=2**14) as path:
-        from gonogo.instrument import select_triton
+        from gonogo.instrument import first_pass_triton, select_triton
 
         monkeypatch.setattr(select_triton, "SAMPLE", 2**13)
-        monkeypatch.setattr(select_triton, "ROW", 2**9)
-        monkeypatch.setattr(select_triton, "FEW_ROWS", 2**4)
-        monkeypatch.setattr(select_triton, "TIED_ROW", 2**8)
-        monkeypatch.setattr(select_triton, "TIED_ROWS", 2**5)
+        monkeypatch.setattr(first_pass_triton, "ROW", 2**9)
+        monkeypatch.setattr(first_pass_triton, "FEW_ROWS", 2**4)
+        monkeypatch.setattr(first_pass_triton, "TIED_ROW", 2**8)
+        monkeypatch.setattr(first_pass_triton, "TIED_ROWS", 2**5)
         monkeypatch.setattr(select_triton, "THINNING", 4)
         assert_paths_agree(
             _measure_aligned(aligned, path_numpy, 1e-3), _measure_aligned(on_device(aligned), path, 1e-3)
@@ -145,10 +145,10 @@ def test_a_bin_is_one_value_only_if_all_of_it_is(
 ) -> None:
     """Of more values than come along those that do, and the extremes of the others."""
     pytest.importorskip("torch")
+    from gonogo.instrument import first_pass_triton, path_triton
     from gonogo.instrument import launched_triton as at
-    from gonogo.instrument import path_triton, select_triton
 
-    monkeypatch.setattr(select_triton, "READY", 2)
+    monkeypatch.setattr(first_pass_triton, "READY", 2)
     fetched = np.zeros(at.VALUES_AT + 6, np.int64)
     least, largest = (np.float64(x).view(np.int64) for x in (min(without_room), max(without_room)))
     fetched[at.SEEN_AT] = 4
@@ -158,7 +158,7 @@ def test_a_bin_is_one_value_only_if_all_of_it_is(
     launched = at.Launched(
         fetched, fetched[: at.VALUES_AT].tolist(), [], unused, unused, unused, 1, count_high=False, tied=False
     )
-    ready = select_triton._take_ready(launched, 0)
+    ready = first_pass_triton._take_ready(launched, 0)
     assert (ready is not None) == settles
     assert ready is None or (len(ready[1]), *ready[1][:2]) == (4, *stored)
 
@@ -167,21 +167,21 @@ def test_a_bin_is_one_value_only_if_all_of_it_is(
 @pytest.mark.parametrize("alone", [True, False])
 def test_more_values_in_a_bin_than_come_along(alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six errors in a thousand are the median: all of its bin, which settles it, or others lie beside them."""
-    from gonogo.instrument import select_triton
+    from gonogo.instrument import first_pass_triton
 
     rng = np.random.default_rng(3)
     below, above = (0.4, 0.6) if alone else (0.5, 0.5)
     first, equal = N * 497 // 1000, N * 6 // 1000
     rest = rng.uniform(above, 1.0, N - first - equal)
     errors = np.concatenate([rng.uniform(0.1, below, first), np.full(equal, 0.5), rest])
-    monkeypatch.setattr(select_triton, "READY", 128)
-    ready, take = [], select_triton._take_ready
+    monkeypatch.setattr(first_pass_triton, "READY", 128)
+    ready, take = [], first_pass_triton._take_ready
 
     def note(launched: Any, k: int) -> Any:
-        ready.append((launched.words[select_triton.SEEN_AT + k], take(launched, k)))
+        ready.append((launched.words[first_pass_triton.SEEN_AT + k], take(launched, k)))
         return ready[-1][1]
 
-    monkeypatch.setattr(select_triton, "_take_ready", note)
+    monkeypatch.setattr(first_pass_triton, "_take_ready", note)
     assert_triton_agrees(np.zeros(N, NUMPY_DTYPES["bfloat16"]), rng.permutation(errors), monkeypatch)
     count, values = ready[0]
     assert count > 128

@@ -87,7 +87,7 @@ class Launched:
     words: list[int]
     """The first of what was fetched: all but values."""
     floats: list[float]
-    """The totals among these, read as float64."""
+    """The same, read as float64."""
     results: Results
     kept: torch.Tensor
     scalars: torch.Tensor
@@ -103,7 +103,7 @@ class Launched:
     ) -> Launched:  # fmt: skip
         """Wait for a pass that was launched."""
         fetched = results.out[: results.rows_at].cpu().numpy()
-        words, floats = fetched[:VALUES_AT].tolist(), fetched[:N_ROWS].view(np.float64).tolist()
+        words, floats = fetched[:VALUES_AT].tolist(), fetched[:VALUES_AT].view(np.float64).tolist()
         return cls(fetched, words, floats, results, kept, scalars, stride, count_high, tied)
 
     def is_odd(self) -> bool:

@@ -62,7 +62,7 @@ class Operand:
 
 def as_operand(array: object, role: str) -> Operand:
     """Anything that holds floating-point numbers → an operand over the same memory."""
-    if isinstance(array, np.ndarray | np.generic):
+    if isinstance(array, (np.ndarray, np.generic)):
         return _from_numpy(array, role)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
@@ -89,18 +89,17 @@ def _from_numpy(array: npt.NDArray[Any] | np.generic, role: str) -> Operand:
 
 def _from_torch(tensor: torch.Tensor, role: str) -> Operand:
     known = _torch_formats().get((tensor.dtype, tensor.layout))
-    device = tensor.device
-    if known is None or tensor.is_nested or device.type == "meta":
+    if known is None or tensor.is_nested or tensor.is_meta:
         raise _refuse_torch(tensor, role)
     fmt, integer = known
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     bits = (tensor.detach() if tensor.requires_grad else tensor).view(integer)
-    if device.type == "cpu":
-        return Operand(role, fmt, bits.numpy().view(_BIT_DTYPE[fmt.bits]), "cpu")
-    if device.type != "cuda":
-        raise UnsupportedArray(role, f"a tensor on {device}")
-    return Operand(role, fmt, bits, f"cuda:{device.index}")
+    if bits.is_cuda:
+        return Operand(role, fmt, bits, f"cuda:{bits.get_device()}")
+    if not bits.is_cpu:
+        raise UnsupportedArray(role, f"a tensor on {bits.device}")
+    return Operand(role, fmt, bits.numpy().view(_BIT_DTYPE[fmt.bits]), "cpu")
 
 
 @cache
@@ -225,18 +224,19 @@ class Aligned:
 def align(operands: Sequence[Operand]) -> Aligned:
     """Check that operands belong together and find the axis order in which they lie flat."""
     first, second = operands[0], operands[1]
-    if first.shape != second.shape:
-        raise ShapeMismatch(first.shape, second.shape)
-    if any(x.device != first.device for x in operands):
+    shape = first.shape
+    if shape != second.shape:
+        raise ShapeMismatch(shape, second.shape)
+    if len({x.device for x in operands}) > 1:
         raise DeviceMismatch({x.role: x.device for x in operands})
-    aligned = Aligned(tuple(operands), first.shape, None)
-    if len(first.shape) < 2 or aligned.contiguous:
+    aligned = Aligned(tuple(operands), shape, None)
+    if len(shape) < 2 or aligned.contiguous:
         return aligned
     strides = _strides(first.bits)
     order = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
     permuted = tuple(replace(x, bits=_permute(x.bits, order)) for x in operands)
     if all(_is_contiguous(x.bits) for x in permuted):
-        return Aligned(permuted, first.shape, order)
+        return Aligned(permuted, shape, order)
     return aligned
 
 

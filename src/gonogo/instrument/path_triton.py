@@ -18,7 +18,7 @@ import torch
 
 from gonogo.formats import FORMATS, Format
 from gonogo.instrument import path_numpy
-from gonogo.instrument.launch_triton import launch, on_device
+from gonogo.instrument.launch_triton import Launch, launch, on_device
 from gonogo.instrument.launched_triton import BINS, HEAD, N_ROWS, PICKS_AT, Launched, Results, count_words
 from gonogo.instrument.partials import (
     Bracket,
@@ -162,14 +162,14 @@ def enqueue_scan(
     has_atol: bool,
     ranks: torch.Tensor | None = None,
     tied: bool = False,
-) -> None:
+) -> list[Launch | None]:
     """Launch the scan, the histogram of what it keeps, and their totals, with the bins that hold `ranks`.
 
     If `tied`, upper counts are of errors up to the lower end, for one of which the bracket is meant: where it is
     another, they mean nothing.
     """
     fmt, programs, count = pair.actual_format, results.programs, pair.actual.numel()
-    launch(
+    scanned = launch(
         scan_kernel, programs, pair.actual, pair.expected, count, scalars, results.out, results.rows_at,
         kept, stride, kept.numel() // programs,
         KIND_A=KIND[fmt.name], KIND_E=KIND[pair.expected_format.name], WIDTH=fmt.bits,
@@ -179,19 +179,21 @@ def enqueue_scan(
         UNROLL=UNROLL if tied else 1, CAPABILITY=find_capability(pair.actual.device),
         num_warps=WARPS * results.block // BLOCK, enable_fp_fusion=False,
     )  # fmt: skip
-    bins = results.bins if kept.numel() else results.out
+    bins, counted = results.out, []
     if kept.numel():
-        launch(
+        bins = results.bins
+        counted = [launch(
             histogram_kernel, -(-kept.numel() // VALUES_BLOCK), kept, kept.numel(), scalars, bins,
             BINS=BINS, BLOCK=VALUES_BLOCK, num_warps=WARPS, enable_fp_fusion=False,
-        )  # fmt: skip
-    launch(
+        )]  # fmt: skip
+    totalled = launch(
         total_scan_kernel, N_ROWS + 3 if kept.numel() else N_ROWS - 1,
         results.out, results.rows_at, programs, -count % results.block, scalars,
         scalars if ranks is None else ranks, bins,
         KEEP=kept.numel() > 0, PICK=ranks is not None, PICKS_AT=PICKS_AT, ROWS=N_ROWS, BINS=BINS,
         PROGRAMS=1 << (programs - 1).bit_length(), num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip
+    return [scanned, *counted, totalled]
 
 
 def make_slots(capacity: int, programs: int, device: torch.device) -> torch.Tensor:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,9 @@ from gonogo.instrument.selection import (
 )
 from gonogo.schema import ErrorStats
 
+if TYPE_CHECKING:
+    from gonogo.instrument.first_pass_triton import Begun
+
 PERCENTILES = (50, 90, 99)
 
 
@@ -58,11 +62,21 @@ def measure(actual: object, expected: object, *, atol: float | None = None) -> E
         return ErrorStats(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0)
     # Nothing exceeds a tolerance that was not given: NaN compares false with everything, +inf included.
     tolerance = math.nan if atol is None else float(atol)
-    with plain_arithmetic():
-        return _measure_aligned(*pick_path(aligned), tolerance)
+    return _measure_aligned(*pick_path(aligned), tolerance)
 
 
 def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
+    begun = None
+    if aligned.device != "cpu":
+        from gonogo.instrument.first_pass_triton import begin_pass
+
+        # As soon as may be: what follows is done while the GPU is at it.
+        begun = begin_pass(aligned, atol, _find_places(aligned.count)[1])
+    with plain_arithmetic():
+        return _finish(aligned, path, atol, begun)
+
+
+def _finish(aligned: Aligned, path: Path, atol: float, begun: Begun | None) -> ErrorStats:
     count = aligned.count
     passes: list[Scan] = []
 
@@ -72,7 +86,7 @@ def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
         return scan.caught
 
     places, ranks = _find_places(count)
-    values = find_errors_at(aligned, path, atol, ranks, run_pass, passes)
+    values = find_errors_at(aligned, path, ranks, run_pass, passes, begun)
     percentiles = [
         interpolate(values[low], values[high], place - low)
         for (low, high), place in zip(ranks, places, strict=True)
@@ -94,6 +108,7 @@ def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
 
 
 @lru_cache(maxsize=64)
+@plain_arithmetic()
 def _find_places(count: int) -> tuple[tuple[float, ...], tuple[tuple[int, int], ...]]:
     """Where the percentiles of so many errors lie, and the ranks to either side."""
     places = tuple((count - 1) * (percent / 100) for percent in PERCENTILES)
@@ -103,10 +118,10 @@ def _find_places(count: int) -> tuple[tuple[float, ...], tuple[tuple[int, int], 
 def find_errors_at(
     aligned: Aligned,
     path: Path,
-    atol: float,
     ranks: Sequence[Sequence[int]],
     run_pass: RunPass,
     passes: list[Scan],
+    begun: Begun | None,
 ) -> dict[int, float]:
     """Exact errors at 0-based ranks, by passes over all pieces, each of which is appended to `passes`."""
     if aligned.device == "cpu":
@@ -116,7 +131,7 @@ def find_errors_at(
         return find_ranks(ranks, aligned.count, run_pass, lambda: _draw_sample(aligned, path), shrink=shrink)
     from gonogo.instrument import select_triton
 
-    return select_triton.find_errors_at(aligned, atol, ranks, run_pass, passes)
+    return select_triton.find_errors_at(aligned, begun, ranks, run_pass, passes)
 
 
 def _draw_sample(aligned: Aligned, path: Path) -> npt.NDArray[np.float64]:
