@@ -18,6 +18,7 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
+from gonogo.instrument.launch_triton import Tape  # noqa: E402
 from gonogo.instrument.path_triton import find_capability  # noqa: E402
 from gonogo.instrument.triton_kernels.brackets import count_before, count_before_in_float32  # noqa: E402
 from gonogo.instrument.triton_kernels.numbers import divide_by_short  # noqa: E402
@@ -51,8 +52,10 @@ def test_measure_from_any_address(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["float16", "float32"])
-def test_measure_again_on_other_arrays(name: str) -> None:
+def test_measure_again_on_other_arrays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was launched for one pair is launched again for the next: apart or not, and wherever these begin."""
+    played, play = [], Tape.play
+    monkeypatch.setattr(Tape, "play", lambda tape, memory: (played.append(tape), play(tape, memory)))
     rng = np.random.default_rng(0)
     whole, other = (to_cuda(rng.standard_normal(2 * N).astype(NUMPY_DTYPES[name]), name) for _ in range(2))
     several = [whole[at : at + N] for at in (0, 1, 8, N - N % 8)]
@@ -64,6 +67,7 @@ def test_measure_again_on_other_arrays(name: str) -> None:
         host = gonogo.measure(actual.cpu(), expected.cpu(), atol=1e-3)
         assert_paths_agree(host, found)
         assert_paths_agree(host, gonogo.measure(actual, expected, atol=1e-3))
+    assert len(played) > len(pairs)
 
 
 @pytest.mark.parametrize("gauge_name", gauge_names())

@@ -318,6 +318,39 @@ def test_a_weight_that_is_packed_once_for_each_of_its_versions() -> None:
     assert gonogo.verify(multiply, "matmul", cases=6, device="cpu", strict=False).decision == "go"
 
 
+def draw_repeated(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x, wide = (torch.randn(4, size, generator=torch.Generator().manual_seed(seed)) for size in (128, 10**6))
+    return x, wide[:, :1].expand(4, 128)
+
+
+def test_an_argument_that_is_a_repeated_column_of_a_wide_matrix() -> None:
+    found = gonogo.verify(torch.add, reference=lambda x, y: x + y, inputs=draw_repeated, device="cpu", cases=3)
+    assert found.decision == "go"
+
+
+def cut_short(x: torch.Tensor) -> torch.Tensor:
+    x.untyped_storage().resize_(0)
+    raise ValueError("mine")
+
+
+def move_away(x: torch.Tensor) -> torch.Tensor:
+    x.data = x.data.contiguous().clone()
+    return torch.softmax(x, -1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "told"),
+    [(cut_short, "raised: ValueError: mine"), (move_away, "out-of-bounds")],
+    ids=["cut short", "moved"],
+)
+def test_what_a_kernel_does_to_an_argument_is_told_as_its_own(kernel: Any, told: str) -> None:
+    """On the first cases, which it is called on with other values, and on the rest."""
+    found = gonogo.verify(kernel, "softmax", dtypes="float32", cases=4, device="cpu", strict=False)
+    whys = {f"{case.record.outcome}: {case.record.detail}" for case in found.failed}
+    assert len(found.failed) == 4
+    assert all(why.startswith(told) for why in whys), whys
+
+
 def test_given_arguments_are_the_only_ones() -> None:
     seen = []
 

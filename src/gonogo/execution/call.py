@@ -27,7 +27,7 @@ from gonogo.guest.calling import (
     take_leaves,
     to_torch,
 )
-from gonogo.guest.memory import copy_whole, fill
+from gonogo.guest.memory import copy_whole, fill_arguments
 from gonogo.ops import Kernel
 
 __all__ = ["FILLINGS", "Leaves", "call_twice", "make_form", "shares_memory", "take_leaves", "to_torch"]
@@ -64,13 +64,19 @@ def _call_on_decoy(function: Callable[..., Any], form: Form, bench: Bench) -> No
     decoy = make_decoy(bench, bench.job.device)
     if decoy is None:
         return
-    before = bench.call.map(lambda path, x: copy_whole(x))
-    fill(bench.call, decoy)
-    try:
-        _call(function, form, bench, 0, (bench.call, copy_call(decoy)), timed=False)
-    finally:
-        fill(bench.call, before)
+    before, places = bench.call.map(lambda path, x: copy_whole(x)), _list_places(bench.call)
+    fill_arguments(bench.call, decoy)
+    _call(function, form, bench, 0, (bench.call, copy_call(decoy)), timed=False)
     bench.guards.clear()
+    if _list_places(bench.call) == places:
+        fill_arguments(bench.call, before)
+    else:  # a kernel may put other memory under a tensor, or cut it short
+        bench.restore_inputs()
+
+
+def _list_places(call: Call) -> list[tuple[int, int]]:
+    """Where the memory of each argument begins, and its bytes."""
+    return [(x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()) for _, x in call.tensors]
 
 
 def make_form(kernel: Kernel, bench: Bench, state: dict[str, torch.Tensor]) -> Form:
@@ -92,7 +98,7 @@ def _has_tensors(call: Call, name: str) -> bool:
 
 def _is_small(call: Call) -> bool:
     """Whether there is surely room for its arguments once more, and for what is made of them."""
-    return sum(x.nbytes for _, x in call.tensors) <= SMALL_BYTES
+    return sum(x.untyped_storage().nbytes() for _, x in call.tensors) <= SMALL_BYTES
 
 
 def _call(

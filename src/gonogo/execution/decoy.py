@@ -1,4 +1,4 @@
-"""A case set up → other arguments of its form: what a kernel keeps of them by their shape is wrong for the case."""
+"""A case set up → other arguments of its form: what a kernel keeps by shape or by address is wrong for the case."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ class Judged:
         """What it is held against."""
         return self.pair.reference
 
-    @property
+    @cached_property
     def dtype(self) -> str:
         """The format its elements are read in."""
         named = str(self.output.dtype).removeprefix("torch.")

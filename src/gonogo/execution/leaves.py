@@ -59,8 +59,7 @@ def pair_leaves(
         if op.mutates:
             told += f", and has to give what is returned, then what {', '.join(op.mutates)} hold afterwards"
         return Outcome("wrong-structure", told)
-    several = len(pairs) > 1
-    return [replace(pair, shown=(pair.path or "output") if several else "") for pair in pairs]
+    return pairs if len(pairs) == 1 else [replace(pair, shown=pair.path or "output") for pair in pairs]
 
 
 def _pair_plainly(paths: Sequence[str], by_path: Mapping[str, Reference]) -> list[Pair] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -43,4 +43,4 @@ class Call:
 
         made = map_leaves(change, self.by_name)
         args = tuple(made[name] for name in self.names)
-        return replace(self, args=args, kwargs={name: made[name] for name in self.kwargs})
+        return Call(args, {name: made[name] for name in self.kwargs}, self.names)

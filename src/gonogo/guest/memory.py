@@ -5,14 +5,15 @@ from __future__ import annotations
 import torch
 
 from .arguments import Call
-from .wire import SPARSE
+
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By bytes of an element, the integers that hold its bits."""
 
 
 def take_store(tensor: torch.Tensor) -> torch.Tensor:
     """All of the memory that a tensor is in, as integers of its width."""
-    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
     count = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
-    return tensor.detach().view(integers).as_strided((count,), (1,), 0)
+    return tensor.detach().view(INTEGERS[tensor.dtype.itemsize]).as_strided((count,), (1,), 0)
 
 
 def copy_whole(tensor: torch.Tensor) -> torch.Tensor:
@@ -21,11 +22,8 @@ def copy_whole(tensor: torch.Tensor) -> torch.Tensor:
     return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
-def fill(call: Call, values: Call) -> None:
+def fill_arguments(call: Call, values: Call) -> None:
     """Give arguments the values of others that are laid out alike, in the memory that they have."""
     source = dict(values.tensors)
     for path, x in call.tensors:
-        if x.untyped_storage().nbytes() <= SPARSE * x.nbytes + 2**20:
-            take_store(x).copy_(take_store(source[path]))  # of a tensor that repeats elements, each once
-        else:
-            x.copy_(source[path])
+        take_store(x).copy_(take_store(source[path]))  # of a tensor that repeats elements, each once

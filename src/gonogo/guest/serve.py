@@ -25,7 +25,7 @@ from .failure import format_error, tell_briefly, tell_error
 from .launches import Launches, RefusedLaunch, WrongDevice
 from .leaves import find_unusable, pack_leaves
 from .libraries import list_own
-from .memory import fill, take_store
+from .memory import INTEGERS, fill_arguments, take_store
 from .state import UnfitState, find_changed, set_state
 from .wire import SPARSE, Gone, TensorFile, receive, send, unpack_call, unpack_tensor
 
@@ -130,11 +130,11 @@ class Guest:
         decoy = None if message["decoy"] is None else unpack("decoy")
         repeats, earlier, kept = [], {}, {}
         if decoy is not None:
-            fill(call, decoy)
+            fill_arguments(call, decoy)
             earlier = call_once(self.function, form, call, decoy, 0, cotangent).leaves
             kept = {path: copy_leaf(leaf) for path, leaf in earlier.items()}
             self._restore()
-            fill(call, pristine)
+            fill_arguments(call, pristine)
         first = call_once(self.function, form, call, pristine, 0, cotangent)
         overwritten = any(_differ(leaf, kept[path]) for path, leaf in earlier.items())
         leaves = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
@@ -229,8 +229,7 @@ def _count_stored(x: torch.Tensor, wanted: torch.Tensor) -> int:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
-    return tensor.detach().contiguous().view(integers)
+    return tensor.detach().contiguous().view(INTEGERS[tensor.dtype.itemsize])
 
 
 def _list_shared(once: Once, call: Call, mutates: tuple[str, ...]) -> list[str]:

@@ -225,7 +225,10 @@ def unpack_tensor(facts: Mapping[str, Any], memory: mmap.mmap | None, device: st
         values = _copy_bytes(memory, facts["at"], count * width).view(dtype).reshape(shape)
         stored = torch.full((facts["size"] // width,), guard, dtype=integers, device=device).view(dtype)
         laid = stored.as_strided(shape, stride, facts["offset"])
-        laid.copy_(values.to(device))
+        target, source = laid, values.to(device)
+        for axis in (axis for axis, step in enumerate(stride) if step == 0):  # of what is repeated, each once
+            target, source = target.narrow(axis, 0, 1), source.narrow(axis, 0, 1)
+        target.copy_(source)
         return laid
     stored = _copy_bytes(memory, facts["at"], facts["size"] // width * width).view(dtype).to(device)
     return stored.as_strided(shape, stride, facts["offset"])

@@ -33,7 +33,7 @@ from gonogo.instrument.launched_triton import (
 )
 from gonogo.instrument.operands import Aligned
 from gonogo.instrument.partials import Bracket, Caught, Pair, is_short
-from gonogo.instrument.path_triton import KIND, NO_INDEX, choose_walk, enqueue_scan, make_scalars, make_slots
+from gonogo.instrument.path_triton import KIND, NO_INDEX, choose_walk, count_slots, enqueue_scan, make_scalars
 from gonogo.instrument.selection import KEEP_ALL, sample_ranks
 from gonogo.instrument.triton_kernels.select import bin_values_kernel, place_kernel, sample_rows_kernel
 
@@ -68,8 +68,6 @@ class Plan:
     """Of the sample, a program's work each."""
     spots: tuple[int, ...]
     """Between which ranks of a row of the sample each group of wanted ranks lies."""
-    expect: int
-    """Errors that brackets will hold."""
     scalars: torch.Tensor
     """Tolerance, largest value and wanted ranks, as kernels read them."""
     ranks: torch.Tensor
@@ -82,6 +80,8 @@ class Plan:
     """Words that come to the host."""
     words: int
     """Of all results, with the sample behind them."""
+    slots: int
+    """Room for errors that brackets keep."""
     tapes: dict[tuple[int, int], Tape] = field(default_factory=dict)
     """The launches of a pass, once they were made, by where in 16 bytes the two arrays begin."""
 
@@ -91,7 +91,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class FirstPass:
     """A first pass that a GPU is at."""
 
     plan: Plan
@@ -106,7 +106,7 @@ class Begun:
         return None if launched.is_odd() or launched.has_overflowed() or launched.has_lost_sums() else launched
 
 
-def begin_pass(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -> Begun | None:
+def begin_pass(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) -> FirstPass | None:
     """Launch the first pass, with everything decided on the GPU; None where the host must choose what to keep.
 
     The same as drawing a sample, placing brackets, scanning and selecting in turn, with one guess: two arrays of
@@ -123,20 +123,20 @@ def begin_pass(aligned: Aligned, atol: float, ranks: Sequence[Sequence[int]]) ->
         return None
     out = torch.empty(plan.words, dtype=torch.int64, device=device)
     # Tied errors are counted, and none is kept.
-    slots = plan.no_slots if plan.tied else make_slots(plan.expect, plan.programs, device)
+    slots = plan.no_slots if plan.tied else torch.empty(plan.slots, dtype=torch.float64, device=device)
     memory = (*flat, out) if plan.tied else (*flat, out, slots)
-    places = flat[0].data_ptr() & 15, flat[1].data_ptr() & 15
-    tape = plan.tapes.get(places)
+    alignments = flat[0].data_ptr() & 15, flat[1].data_ptr() & 15
+    tape = plan.tapes.get(alignments)
     with on_device(device):
         if tape is not None:
             tape.play(memory)
         else:
             pair = Pair(flat[0], actual.format, flat[1], expected.format)
             launches = _launch_pass(pair, plan, out, slots, has_atol=not math.isnan(atol))
-            known = [one for one in launches if one is not None]
+            known = [launched for launched in launches if launched is not None]
             if len(known) == len(launches):
-                plan.tapes[places] = Tape(known, memory)
-    return Begun(plan, out, slots)
+                plan.tapes[alignments] = Tape(known, memory)
+    return FirstPass(plan, out, slots)
 
 
 def _launch_pass(
@@ -192,7 +192,8 @@ def _plan_pass(
     fetched = VALUES_AT + (0 if tied else 3 * READY)
     words = count_words(fetched, programs) + rows * row // 2  # two of the sample's to each of these
     return Plan(
-        tied, row, rows, spots, expect, scalars, scalars[2:], scalars[:0], block, programs, fetched, words
+        tied, row, rows, spots, scalars, scalars[2:], scalars[:0], block, programs, fetched, words,
+        count_slots(expect, programs),
     )  # fmt: skip
 
 

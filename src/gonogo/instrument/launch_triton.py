@@ -7,7 +7,7 @@ specialises on, and handed to its driver as it is: with addresses for tensors, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ import triton
 _DIRECT = tuple(int(part) for part in triton.__version__.split(".")[:2]) in {(3, 6), (3, 7)}
 _get_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _get_device: Any = getattr(torch._C, "_cuda_getDevice", None)
-"""Without a look at whether CUDA is initialized, as it is where tensors are."""
 
 
 class Compiled(NamedTuple):
@@ -49,7 +48,7 @@ _compiled: dict[Any, Compiled] = {}
 def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> Launch | None:
     """`kernel[(programs,)](*args, **options)`: a tensor first; constants and options by name, in one order.
 
-    Gives what a tape can launch again; None where Triton is not one of those that are known.
+    Gives what a tape can launch again; None where Triton's interpreter runs it, or a version that is not known.
     """
     if not _DIRECT or not args[0].is_cuda:
         kernel[(programs,)](*args, **options)
@@ -57,23 +56,24 @@ def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> Launch | N
     device = args[0].get_device()
     # By its id, for a kernel of Triton's takes a lock to tell its hash; it is kept, so that no other gets the id.
     # Arguments by what Triton tells two of them apart by, a few bits for an integer: without a call for each.
-    plain = [_find_plain(arg) for arg in args]
+    numbers = [_find_number(arg) for arg in args]
     traits = [
         (arg == 1) | (arg & 15 == 0) << 1 | (arg >> 31 == 0) << 2 if type(arg) is int else (arg.dtype, at & 15)
-        for arg, at in zip(args, plain, strict=True)
+        for arg, at in zip(args, numbers, strict=True)
     ]
     key = (id(kernel), device, *traits, *options.values())
     known = _compiled.get(key)
     if known is None:
-        made = kernel[(programs,)](*args, **options)
+        compiled = kernel[(programs,)](*args, **options)
         constants = tuple(options[name] for name in kernel.arg_names[len(args) :])
-        known = _compiled[key] = Compiled(made.run, made.function, made.packed_metadata, constants, kernel)
+        known = Compiled(compiled.run, compiled.function, compiled.packed_metadata, constants, kernel)
+        _compiled[key] = known
     else:
-        known.start(programs, plain, _get_stream(device))
+        known.start(programs, numbers, _get_stream(device))
     return Launch(known, programs, args)
 
 
-def _find_plain(arg: Any) -> int:
+def _find_number(arg: Any) -> int:
     """An integer as it is, or a tensor's address."""
     return arg if type(arg) is int else arg.data_ptr()
 
@@ -82,34 +82,39 @@ class Tape:
     """Launches one behind the other → the same again on other memory, for half of what each costs anew."""
 
     def __init__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> None:
-        """Of `memory` every call brings its own, laid out alike; other tensors must outlive the tape."""
-        self._steps = [
-            (compiled, programs, [_find_plain(x) for x in args], list(_find_moved(args, memory)))
-            for compiled, programs, args in launches
-        ]
+        """Of `memory` every call brings its own, laid out alike; other tensors are kept, and used again."""
+        storages = [_storage_of(x) for x in memory]
+        self._steps = []
+        self._kept = []
+        for compiled, programs, args in launches:
+            moved = []
+            for at, arg in enumerate(args):
+                if type(arg) is int:
+                    continue
+                which = _find_memory(arg, memory, storages)
+                if which is None:
+                    self._kept.append(arg)
+                else:
+                    moved.append((at, which, arg.data_ptr() - memory[which].data_ptr()))
+            self._steps.append((compiled, programs, [_find_number(arg) for arg in args], moved))
 
     def play(self, memory: Sequence[torch.Tensor]) -> None:
         """Launch all of them."""
         starts, stream = [x.data_ptr() for x in memory], _get_stream(memory[0].get_device())
-        for compiled, programs, given, moved in self._steps:
-            args = given.copy()
+        for compiled, programs, numbers, moved in self._steps:
+            args = numbers.copy()
             for at, which, offset in moved:
                 args[at] = starts[which] + offset
             compiled.start(programs, args, stream)
 
 
-def _find_moved(args: Sequence[Any], memory: Sequence[torch.Tensor]) -> Iterator[tuple[int, int, int]]:
-    """Which arguments lie in which memory, and how many bytes from its beginning.
-
-    The same tensor, or else a view of one: two that were given may share their memory, and others need not.
-    """
-    for at, arg in enumerate(args):
-        if type(arg) is int:
-            continue
-        same = [which for which, x in enumerate(memory) if arg is x]
-        views = [which for which, x in enumerate(memory) if _storage_of(arg) == _storage_of(x)]
-        for which in (same or views)[:1]:
-            yield at, which, arg.data_ptr() - memory[which].data_ptr()
+def _find_memory(tensor: torch.Tensor, memory: Sequence[torch.Tensor], storages: Sequence[int]) -> int | None:
+    """Which of `memory` a tensor is, or else is a view of: two of them may share a storage, and later ones not."""
+    for which, x in enumerate(memory):
+        if tensor is x:
+            return which
+    storage = _storage_of(tensor)
+    return storages.index(storage) if storage in storages else None
 
 
 def _storage_of(tensor: torch.Tensor) -> int:

@@ -19,7 +19,8 @@ BINS = 4096
 # Where one int64 buffer takes all results, so that one copy brings them: totals as scan_kernel's rows, then per
 # bracket the bins that hold the wanted ranks, how many kept values lie below these, and how many were kept. Of a
 # first pass also the ends of brackets, three numbers of values seen in the bins, three pairs of extremes of those
-# that found no room, and the values. Behind what is fetched stand the programs' rows and, in int32, histograms.
+# that found no room, and the values. Behind what is fetched stand the programs' rows and, in int32, histograms
+# and the sample.
 LOWS_AT, HIGHS_AT, PICKS_AT, HEAD = 9, 12, 16, 28
 SCALARS_AT, SEEN_AT, EXTREMES_AT, VALUES_AT = HEAD, HEAD + 11, HEAD + 14, HEAD + 20
 N_ROWS = 16
@@ -71,7 +72,8 @@ class Results:
     @property
     def bins(self) -> torch.Tensor:
         """int32 [3 · BINS]: three histograms."""
-        return self.out[self.rows_at + N_ROWS * self.programs :].view(torch.int32)
+        start = self.rows_at + N_ROWS * self.programs
+        return self.out[start : start + 3 * BINS // 2].view(torch.int32)
 
 
 def count_words(fetched: int, programs: int) -> int:

@@ -62,7 +62,7 @@ class Operand:
 
 def as_operand(array: object, role: str) -> Operand:
     """Anything that holds floating-point numbers → an operand over the same memory."""
-    if isinstance(array, (np.ndarray, np.generic)):
+    if isinstance(array, np.ndarray | np.generic):
         return _from_numpy(array, role)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):

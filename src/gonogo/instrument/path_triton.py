@@ -1,7 +1,7 @@
 """Bits of two CUDA tensors → partials, by fused Triton kernels; a few numbers come back to the host.
 
-What brackets keep stays on the GPU, where select_triton looks for the wanted ranks. A pass first assumes that
-all is finite, which its sums tell; a NaN or an infinity costs a second, careful pass.
+What brackets keep stays on the GPU, where first_pass_triton and select_triton look for the wanted ranks. A pass
+first assumes that all is finite, which its sums tell; a NaN or an infinity costs a second, careful pass.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _launch_scan(
     coarse = all(coarsen(b.low, keep) == (b.low, keep) for b, keep in zip(brackets, keep_ends, strict=True))
     capacity = sum(b.capacity for b in brackets)
     results = make_results(pair, HEAD, cleared=capacity > 0)
-    kept = make_slots(capacity, results.programs, device).fill_(math.inf)
+    kept = torch.full((count_slots(capacity, results.programs),), math.inf, dtype=torch.float64, device=device)
     stride = max(b.stride for b in brackets)
     with on_device(device):
         enqueue_scan(
@@ -196,10 +196,9 @@ def enqueue_scan(
     return [scanned, *counted, totalled]
 
 
-def make_slots(capacity: int, programs: int, device: torch.device) -> torch.Tensor:
-    """Room for what the brackets keep, to be filled with +inf: each program's share and a quarter as much again."""
-    room = int(capacity / programs * 1.25) + 64 if capacity else 0
-    return torch.empty(programs * room, dtype=torch.float64, device=device)
+def count_slots(capacity: int, programs: int) -> int:
+    """Room for what the brackets keep: each program's share and a quarter as much again."""
+    return programs * (int(capacity / programs * 1.25) + 64 if capacity else 0)
 
 
 def coarsen(low: float, high: float) -> tuple[float, float]:

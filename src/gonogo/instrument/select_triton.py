@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from gonogo.instrument import path_triton
-from gonogo.instrument.first_pass_triton import CAPACITY, Begun, settle_at_once, settle_unseen
+from gonogo.instrument.first_pass_triton import CAPACITY, settle_at_once, settle_unseen
 from gonogo.instrument.launch_triton import launch, on_device
-from gonogo.instrument.launched_triton import BINS, DeviceValues
+from gonogo.instrument.launched_triton import BINS, DeviceValues, Launched
 from gonogo.instrument.operands import Aligned
 from gonogo.instrument.partials import Scan
 from gonogo.instrument.path_triton import KIND, coarsen
@@ -25,10 +25,13 @@ THINNING = 16
 
 
 def find_errors_at(
-    aligned: Aligned, begun: Begun | None, ranks: Sequence[Sequence[int]], run_pass: RunPass, passes: list[Scan]
+    aligned: Aligned,
+    ranks: Sequence[Sequence[int]],
+    run_pass: RunPass,
+    passes: list[Scan],
+    launched: Launched | None,
 ) -> dict[int, float]:
-    """Exact errors at 0-based ranks; the scans made for it are appended to `passes`."""
-    launched = None if begun is None else begun.finish()
+    """Exact errors at 0-based ranks, from a first pass and what more it takes; `passes` gets the scans."""
     first = None
     if launched is not None:
         passes.append(launched.total(aligned.count))

@@ -40,7 +40,7 @@ from gonogo.instrument.selection import (
 from gonogo.schema import ErrorStats
 
 if TYPE_CHECKING:
-    from gonogo.instrument.first_pass_triton import Begun
+    from gonogo.instrument.launched_triton import Launched
 
 PERCENTILES = (50, 90, 99)
 
@@ -66,17 +66,19 @@ def measure(actual: object, expected: object, *, atol: float | None = None) -> E
 
 
 def _measure_aligned(aligned: Aligned, path: Path, atol: float) -> ErrorStats:
-    begun = None
+    first_pass = None
     if aligned.device != "cpu":
         from gonogo.instrument.first_pass_triton import begin_pass
 
         # As soon as may be: what follows is done while the GPU is at it.
-        begun = begin_pass(aligned, atol, _find_places(aligned.count)[1])
+        first_pass = begin_pass(aligned, atol, _find_places(aligned.count)[1])
     with plain_arithmetic():
-        return _finish(aligned, path, atol, begun)
+        launched = None if first_pass is None else first_pass.finish()
+        del first_pass  # with its memory, if it is to be redone
+        return _compute_stats(aligned, path, atol, launched)
 
 
-def _finish(aligned: Aligned, path: Path, atol: float, begun: Begun | None) -> ErrorStats:
+def _compute_stats(aligned: Aligned, path: Path, atol: float, launched: Launched | None) -> ErrorStats:
     count = aligned.count
     passes: list[Scan] = []
 
@@ -86,7 +88,7 @@ def _finish(aligned: Aligned, path: Path, atol: float, begun: Begun | None) -> E
         return scan.caught
 
     places, ranks = _find_places(count)
-    values = find_errors_at(aligned, path, ranks, run_pass, passes, begun)
+    values = find_errors_at(aligned, path, ranks, run_pass, passes, launched)
     percentiles = [
         interpolate(values[low], values[high], place - low)
         for (low, high), place in zip(ranks, places, strict=True)
@@ -121,7 +123,7 @@ def find_errors_at(
     ranks: Sequence[Sequence[int]],
     run_pass: RunPass,
     passes: list[Scan],
-    begun: Begun | None,
+    launched: Launched | None,
 ) -> dict[int, float]:
     """Exact errors at 0-based ranks, by passes over all pieces, each of which is appended to `passes`."""
     if aligned.device == "cpu":
@@ -131,7 +133,7 @@ def find_errors_at(
         return find_ranks(ranks, aligned.count, run_pass, lambda: _draw_sample(aligned, path), shrink=shrink)
     from gonogo.instrument import select_triton
 
-    return select_triton.find_errors_at(aligned, begun, ranks, run_pass, passes)
+    return select_triton.find_errors_at(aligned, ranks, run_pass, passes, launched)
 
 
 def _draw_sample(aligned: Aligned, path: Path) -> npt.NDArray[np.float64]:

@@ -100,7 +100,7 @@ def _one_thread() -> Iterator[None]:
 DECOYED = 2
 """Cases of each dtype on which a kernel is called on other values first.
 
-One that keeps what it has made by the shape of its inputs is wrong on all of them.
+One that keeps what it has made by the shape or the address of its inputs is wrong on all of them.
 """
 MAX_TIMEOUTS = 3
 """Time-outs after which the rest is left undone: a kernel that hangs, hangs on most cases."""
