@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import overrides
+from torch.backends import ContextProp
 from torch.utils import _device, _python_dispatch
 
 PRECISE = {
@@ -46,19 +47,22 @@ _outside: list[dict[str, Any]] = []
 """What a process had set before `known`, the first of these its user."""
 
 
-def _get(read: Callable[[str], Any], name: str) -> Any:
+def _get(read: Callable[[], Any]) -> Any:
     try:
-        return read(name)
+        return read()
     except (RuntimeError, AttributeError):  # torch refuses to mix two kinds of words for one switch
         return MIXED
 
 
-def _find_reader(owner: Any, name: str) -> Callable[[str], Any]:
+def _find_reader(owner: Any, name: str) -> Callable[[], Any]:
     """What reads a switch of an owner: at once, where Python would look elsewhere first."""
+    held = next((vars(kind)[name] for kind in type(owner).__mro__ if name in vars(kind)), None)
+    if isinstance(held, ContextProp):
+        return held.getter  # type: ignore[no-any-return]
     computed = getattr(type(owner), "__getattr__", None)
-    if computed is None or name in vars(owner) or any(name in vars(kind) for kind in type(owner).__mro__):
-        return partial(getattr, owner)
-    return partial(computed, owner)
+    if computed is None or held is not None or name in vars(owner):
+        return partial(getattr, owner, name)
+    return partial(computed, owner, name)
 
 
 def _set(path: str, value: Any) -> None:
@@ -165,7 +169,7 @@ SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "matmul precision": (_get_matmul_precision, torch.set_float32_matmul_precision),
     **{
-        path: (partial(_get, _find_reader(owner, name), name), partial(setattr, owner, name))
+        path: (partial(_get, _find_reader(owner, name)), partial(setattr, owner, name))
         for path, owner, name in map(_find_owner, filter(_has, (
             *(WORDS if _has("backends.cuda.matmul.fp32_precision") else tuple(PRECISE)[:2]), *tuple(PRECISE)[2:],
             "backends.cudnn.enabled", "backends.cudnn.deterministic", "backends.cudnn.benchmark",
@@ -232,16 +236,18 @@ def _mean_same(one: Any, other: Any) -> bool:
 def keep(state: Mapping[str, Any] | None = None) -> Iterator[list[str]]:
     """Inside, switches are as they are, or as in a state; afterwards as before. The list has what was changed."""
     before = capture()
-    inside = before | dict(state or {})
-    other = [name for name in before if before[name] != inside[name] and not _mean_same(before[name], inside[name])]
-    put({name: inside[name] for name in other})
-    seen = before | {name: inside[name] for name in other}
+    other = {
+        name: value for name, value in (state or {}).items()
+        if before[name] != value and not _mean_same(before[name], value)
+    }  # fmt: skip
+    put(other)
+    seen = before | other
     changed: list[str] = []
     try:
         yield changed
     finally:
         if capture() != seen:  # mostly not, and then one look at all of them is enough
-            changed += put(inside)
+            changed += put(before | dict(state or {}))
         put({name: before[name] for name in other})
 
 
@@ -263,11 +269,9 @@ def known() -> Iterator[None]:
         put(before)
 
 
-@contextmanager
-def outside() -> Iterator[list[str]]:
+def outside() -> AbstractContextManager[list[str]]:
     """Inside `known`, as before it: for what is a user's own. The list is that of `keep`."""
-    with keep(_outside[0] if _outside else None) as changed:
-        yield changed
+    return keep(_outside[0] if _outside else None)
 
 
 def read() -> dict[str, str]:
