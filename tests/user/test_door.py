@@ -304,7 +304,9 @@ def test_a_weight_that_is_packed_once_for_its_memory(name_of: Callable[[torch.Te
         weight = packed.setdefault(name_of(b), b.clone())
         return a @ (weight if weight.shape == b.shape else b)
 
-    assert gonogo.verify(multiply, "matmul", cases=6, device="cpu", strict=False).decision == "no-go"
+    found = gonogo.verify(multiply, "matmul", cases=6, device="cpu", strict=False)
+    assert found.decision == "no-go"
+    assert "on no other: it may keep something by shape, address or tensor" in found.notes[-1]
 
 
 def test_a_weight_that_is_packed_once_for_each_of_its_versions() -> None:
@@ -346,6 +348,7 @@ def move_away(x: torch.Tensor) -> torch.Tensor:
 def test_what_a_kernel_does_to_an_argument_is_told_as_its_own(kernel: Any, told: str) -> None:
     """On the first cases, which it is called on with other values, and on the rest."""
     found = gonogo.verify(kernel, "softmax", dtypes="float32", cases=4, device="cpu", strict=False)
+    assert not any("on no other" in note for note in found.notes)
     whys = {f"{case.record.outcome}: {case.record.detail}" for case in found.failed}
     assert len(found.failed) == 4
     assert all(why.startswith(told) for why in whys), whys

@@ -149,6 +149,8 @@ class InProcess:
     """Cases on which a kernel has hung: after MAX_TIMEOUTS of them it is not run any more."""
     in_vain: list[str] = field(default_factory=list, repr=False)
     """Cases on which memory ran out though nothing was kept any more: from then on nothing is let go of."""
+    decoyed: list[str] = field(default_factory=list, repr=False)
+    """Cases before which a kernel was to be called on other values."""
     lost: list[str] = field(default_factory=list, repr=False)
     """The case on which a kernel read or wrote where no memory is: nothing runs on the GPU from here on."""
 
@@ -177,9 +179,11 @@ class InProcess:
         for number, (case, strategy) in enumerate(planned):
             seen[case.dtype] += 1
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
+            has_decoy = seen[case.dtype] <= DECOYED and not self.op.is_given
+            self.decoyed.extend([case.id] * has_decoy)
             job = Job(
                 number, case, strategy, self.op, usable, self.device, worst=worst, bounds_only=self.bounds_only,
-                settled=self.settled, has_decoy=seen[case.dtype] <= DECOYED and not self.op.is_given,
+                settled=self.settled, has_decoy=has_decoy,
             )  # fmt: skip
             if self.lost:
                 yield make_records(job, usable, Outcome("refused", LOST.format(self.lost[0])))

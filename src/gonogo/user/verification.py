@@ -151,6 +151,7 @@ def _judge(
         label = request.name or name_function(request.kernel)
         verification = replace(verification, recorded=recorder.append(records, label))
     if verification.failed:
+        verification = replace(verification, notes=(*verification.notes, *_tell_decoyed(runner, verification)))
         verification = explain_failure(
             verification, referee, contract, planned=target, lock=request.lock, with_controls=bool(controls)
         )
@@ -194,6 +195,18 @@ def _plan_runs(
     if controls:
         yield controls, planned
     yield (*extra, candidate), target
+
+
+def _tell_decoyed(runner: InProcess, verification: Verification) -> tuple[str, ...]:
+    """That a kernel fails on the cases alone before which it was called on other values, where others pass."""
+    judged, failed = ({case.case for case in some} for some in (verification.verdicts, verification.failed))
+    decoyed = judged & set(runner.decoyed)  # without those of fresh seeds
+    if runner.guests is not None or not failed <= decoyed < judged:
+        return ()
+    return (
+        f"it fails on {len(failed)} of the {len(decoyed)} cases before which it was called on other values in the "
+        "same memory, and on no other: it may keep something by shape, address or tensor",
+    )
 
 
 def _find_notes(runner: InProcess, planned: Sequence[Planned]) -> tuple[str, ...]:
