@@ -309,6 +309,39 @@ def test_a_weight_that_is_packed_once_for_its_memory(name_of: Callable[[torch.Te
     assert "on no other: it may keep something by shape, address or tensor" in found.notes[-1]
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("fault", ["raises", "sets a switch", "is wrong"])
+def test_what_a_kernel_does_in_one_of_its_first_calls_alone(number: int, fault: str) -> None:
+    """Lazy set-up is there; and on the CPU a small case is run before those that are asked for."""
+    calls = 0
+
+    def softmax(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls != number:
+            return torch.softmax(x, -1)
+        if fault == "raises":
+            raise RuntimeError("not yet")
+        if fault == "sets a switch":
+            torch.set_default_dtype(torch.float64)
+            return torch.softmax(x, -1)
+        return torch.softmax(x, -1) * 2
+
+    found = gonogo.verify(softmax, "softmax", cases=3, device="cpu", strict=False)
+    assert found.decision == ("go" if fault == "is wrong" and number < 3 else "no-go")  # of calls that go before
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_an_argument_that_is_kept_by_shape() -> None:
+    """As a static input of a graph is, into which nobody copies."""
+    kept: dict[Any, torch.Tensor] = {}
+
+    def replay(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(kept.setdefault((x.shape, x.stride(), x.dtype), x), -1)
+
+    assert gonogo.verify(replay, "softmax", cases=6, device="cpu", strict=False).decision == "no-go"
+
+
 def test_a_weight_that_is_packed_once_for_each_of_its_versions() -> None:
     packed = WeakTensorKeyDictionary()
 
@@ -340,10 +373,27 @@ def move_away(x: torch.Tensor) -> torch.Tensor:
     return torch.softmax(x, -1)
 
 
+def let_go(x: torch.Tensor) -> torch.Tensor:
+    made = torch.softmax(x, -1)
+    x.untyped_storage().resize_(0)
+    return made
+
+
+def turn_round(x: torch.Tensor) -> torch.Tensor:
+    made = torch.softmax(x, -1)
+    x.unsqueeze_(0)
+    return made
+
+
 @pytest.mark.parametrize(
     ("kernel", "told"),
-    [(cut_short, "raised: ValueError: mine"), (move_away, "out-of-bounds")],
-    ids=["cut short", "moved"],
+    [
+        (cut_short, "raised: ValueError: mine"),
+        (move_away, "inputs-changed: input"),
+        (let_go, "inputs-changed: input"),
+        (turn_round, "inputs-changed: input"),
+    ],
+    ids=["cut short", "moved", "let go", "turned round"],
 )
 def test_what_a_kernel_does_to_an_argument_is_told_as_its_own(kernel: Any, told: str) -> None:
     """On the first cases, which it is called on with other values, and on the rest."""
@@ -491,6 +541,7 @@ def draw_pair(seed: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor
     ("kernel", "reference", "mutates"),
     [
         (add_, lambda x, b: x + b, "x"),
+        (add_, lambda x, b: (x + b, x + b), "x"),
         (lambda x, b: (add_(x, b)[:],), lambda x, b: x + b, "x"),
         (lambda x, b: (add_(x, b), None)[1], lambda x, b: x + b, "x"),
         (twice_and_sum_, lambda x, b: (x * 2, x + b), "x"),

@@ -51,6 +51,8 @@ class Bench:
     """Parameters of a module that the last call has changed."""
     guests: Guests | None = None
     """Where strangers' kernels run."""
+    reformed: list[str] = field(default_factory=list)
+    """Arguments that the last calls have left in another form."""
     told_changed: tuple[str, ...] = ()
     """Arguments that a guest has changed: those of this process are as they were."""
     told_shared: tuple[str, ...] = ()

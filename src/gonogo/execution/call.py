@@ -44,39 +44,62 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
 
     Where the job has a decoy, a kernel under test has seen other values in the same memory before.
     """
-    bench.strays, bench.guards = 0, []
+    bench.strays, bench.guards, bench.reformed = 0, [], []
     held = list_state(function) if isinstance(function, torch.nn.Module) else {}
     form = make_form(kernel, bench, held)
     if bench.job.has_decoy and kernel.role == "candidate" and _is_small(bench.call):
         _call_on_decoy(function, form, bench)
-    pair = bench.call, bench.pristine
-    first = _call(function, form, bench, 0, pair, timed=False)
+    first = _call_on_case(function, form, bench, 0, timed=False)
     copied = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
     is_asked_for = not bench.job.bounds_only or bench.job.device == "cpu"
     if is_asked_for:
         synchronize(bench.job.device)
-    again = _call(function, form, bench, 1, pair, timed=True)
+    again = _call_on_case(function, form, bench, 1, timed=True)
     return copied, again.leaves, again.elapsed_s if is_asked_for else None
 
 
 def _call_on_decoy(function: Callable[..., Any], form: Form, bench: Bench) -> None:
-    """One call on other values, where there are some: what it keeps by shape or by address is then wrong."""
+    """Calls on other values, where there are some: what it keeps by shape or by address is then wrong.
+
+    In memory of their own, for one that keeps the arguments themselves; then in that of the case.
+    """
     decoy = make_decoy(bench, bench.job.device)
     if decoy is None:
         return
-    before, places = bench.call.map(lambda path, x: copy_whole(x)), _list_places(bench.call)
+    elsewhere, before = (call.map(lambda path, x: copy_whole(x)) for call in (decoy, bench.call))
+    _call(function, form, bench, 0, (elsewhere, copy_call(decoy)), timed=False)
+    forms = _list_forms(bench.call)
     fill_arguments(bench.call, decoy)
     _call(function, form, bench, 0, (bench.call, copy_call(decoy)), timed=False)
     bench.guards.clear()
-    if _list_places(bench.call) == places:
+    if _list_forms(bench.call) == forms:
         fill_arguments(bench.call, before)
-    else:  # a kernel may put other memory under a tensor, or cut it short
+    else:
         bench.restore_inputs()
 
 
-def _list_places(call: Call) -> list[tuple[int, int]]:
-    """Where the memory of each argument begins, and its bytes."""
-    return [(x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()) for _, x in call.tensors]
+def _call_on_case(function: Callable[..., Any], form: Form, bench: Bench, number: int, *, timed: bool) -> Once:
+    """One call on the arguments of the case, which are made anew where it has left one in another form.
+
+    Such as are transposed, or given other memory or less of it: the next call would be blamed, or crash.
+    """
+    forms = _list_forms(bench.call)
+    once = _call(function, form, bench, number, (bench.call, bench.pristine), timed=timed)
+    left = _list_forms(bench.call)
+    if left != forms:
+        paths = [path for path, _ in bench.call.tensors]
+        bench.reformed += [path for path, one, other in zip(paths, forms, left, strict=True) if one != other]
+        bench.restore_inputs()
+    return once
+
+
+def _list_forms(call: Call) -> list[tuple[Any, ...]]:
+    """Of each argument, how it is laid out and in which memory."""
+    forms: list[tuple[Any, ...]] = []
+    for _, x in call.tensors:
+        store = x.untyped_storage()
+        forms.append((x.dtype, x.shape, x.stride(), x.storage_offset(), store.data_ptr(), store.nbytes()))
+    return forms
 
 
 def make_form(kernel: Kernel, bench: Bench, state: dict[str, torch.Tensor]) -> Form:

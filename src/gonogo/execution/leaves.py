@@ -90,6 +90,8 @@ def _pair_written(
         target |= {path: path for path in fresh if path in expected and path not in target.values()}
         rest = [path for path in expected if path not in target.values()]
         target |= dict(zip([path for path in (*fresh, *written) if path not in target], rest, strict=True))
+    elif len(expected) == len(returned) + len(written):  # what is returned in that memory is given all the same
+        target = dict(zip((*returned, *written), expected, strict=True))
     elif len(expected) == len(returned) and set(aliases.values()) >= set(written):
         target = dict(zip(returned, expected, strict=True))
         target |= {path: target[alias] for alias, path in aliases.items()}

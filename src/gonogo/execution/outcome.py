@@ -48,6 +48,7 @@ def find_fault(first: Leaves, again: Leaves, kernel: Kernel, bench: Bench) -> tu
     around += [Look(guard, held) for guard, held in bench.guards]
     differ, leaves = _count_different([*compared, *around], _list_wanted(first, usable))
     changed = [path for (path, _), count in zip(kept, differ, strict=False) if count] + list(bench.told_changed)
+    changed = list(dict.fromkeys([*changed, *bench.reformed]))
     aliased = [
         pair for pair in usable
         if (pair.path in bench.told_shared or any(shares_memory(again[pair.path], x) for path, x in kept))

@@ -24,7 +24,15 @@ from gonogo.user.arguments import check_draw
 from gonogo.user.kernel_file import KernelFile
 from gonogo.user.kernels import find_control, make_candidate
 from gonogo.user.own_op import choose_contract
-from gonogo.user.planning import DEFAULT_CASES, FAR_NEEDS, Choice, choose_depth, choose_size_limit, plan_own
+from gonogo.user.planning import (
+    DEFAULT_CASES,
+    FAR_NEEDS,
+    Choice,
+    choose_depth,
+    choose_size_limit,
+    plan_own,
+    try_small,
+)
 from gonogo.user.recording import open_record
 from gonogo.verdict.diagnosis import explain_failure
 from gonogo.verdict.referee import Referee, Suspects, judge_candidate
@@ -132,7 +140,8 @@ def check_file(
             )
         )  # fmt: skip
         planned = target or [
-            *plan_own(known, own_seeds), *choice.plan(choose_size_limit(choice, where, runner, candidate))
+            *plan_own(known, own_seeds),
+            *choice.plan(choose_size_limit(where, try_small(choice, where, runner, candidate))),
         ]  # fmt: skip
         runner.begin_judging()
         check_draw(known, planned[0][0].seed, planned[0][0].dtype)

@@ -32,6 +32,7 @@ from gonogo.execution.job import OWN
 from gonogo.limits import DTYPE_FREE
 from gonogo.limits.shipped import FoundLimit
 from gonogo.ops import DTYPES, InText, Kernel, Op
+from gonogo.schema import Record
 from gonogo.user.kernel_file import may_launch_triton
 from gonogo.verdict.referee import Runner
 from gonogo.words import find_dtypes, find_words
@@ -99,22 +100,26 @@ def choose_depth(limit: FoundLimit | None, *, recorded: bool) -> dict[str, Any]:
     return {"bounds_only": bounds_only, "settled": settled}
 
 
-def choose_size_limit(choice: Choice, device: str, runner: Runner, candidate: Kernel) -> SizeLimit:
-    """What a case may cost: on the CPU a small one is run first, for Triton's interpreter takes no large ones.
+def try_small(choice: Choice, device: str, runner: Runner, candidate: Kernel) -> Record | None:
+    """The record of a small case, run before what others may cost is chosen; None where it decides nothing.
 
     Not of a file that can have nothing of Triton's: the case would cost as much as two of those that are judged.
     """
+    if device == "cuda" or choice.op.draw is not None:  # its sizes are not ours to choose
+        return None
+    if isinstance(candidate.source, InText) and not may_launch_triton(candidate.source.text):
+        return None
+    ((record,),) = runner.run(replace(choice, cases=1).plan(INTERPRETER)[-1:], [candidate])
+    return record
+
+
+def choose_size_limit(device: str, tried: Record | None) -> SizeLimit:
+    """What a case may cost: Triton's interpreter takes no large ones."""
     if device == "cuda":
         from torch.cuda import mem_get_info
 
         return replace(ON_GPU, far=mem_get_info()[0] >= FAR_NEEDS)
-    if choice.op.draw is not None:
-        return ON_CPU  # its sizes are not ours to choose
-    if isinstance(candidate.source, InText) and not may_launch_triton(candidate.source.text):
-        return ON_CPU
-    small = replace(choice, cases=1).plan(INTERPRETER)[-1:]
-    ((record,),) = runner.run(small, [candidate])
-    return INTERPRETER if record.framework == "triton" else ON_CPU
+    return INTERPRETER if tried is not None and tried.framework == "triton" else ON_CPU
 
 
 def tell_unrun(op: Op, planned: Sequence[Planned], limit: SizeLimit) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from gonogo.schema import Contract, Record
 from gonogo.user.arguments import check_arguments
 from gonogo.user.calibration import check_controls, pool_controls
 from gonogo.user.kernels import find_module, find_recorded_control, make_candidate, make_controls, name_function
-from gonogo.user.planning import DEFAULT_CASES, choose_depth, choose_size_limit, tell_unrun
+from gonogo.user.planning import DEFAULT_CASES, choose_depth, choose_size_limit, tell_unrun, try_small
 from gonogo.user.recording import open_record
 from gonogo.user.request import Request, tell_replay
 from gonogo.verdict.diagnosis import explain_failure
@@ -131,7 +132,8 @@ def _judge(
     from gonogo.guest import flags
 
     op, contract, where = request.known, request.keeps, runner.device
-    size_limit = choose_size_limit(request.choice, where, runner, candidate)
+    tried = try_small(request.choice, where, runner, candidate)
+    size_limit = choose_size_limit(where, tried)
     if runner.guests is not None:
         runner.guests.close()  # what the first case found is in no verdict: the others begin anew
     planned = request.choice.plan(size_limit)
@@ -143,10 +145,14 @@ def _judge(
     records = _run_kernels(runner, planned, target, candidate, controls, extra)
     referee = Referee(runner, candidate, limit or pool_controls(records, controls, op, contract), request.suspects)
     notes = (*_find_notes(runner, target), *tell_unrun(op, planned, size_limit)) if op.is_own else ()
-    verification = judge_candidate(referee, records, contract, notes=notes, redraw=request.only is None)
+    judged = partial(judge_candidate, referee, contract=contract, notes=notes, redraw=request.only is None)
+    verification, count = judged(records), len(target)
+    if tried is not None and not verification.failed and request.only is None and _is_wrong(referee, tried):
+        # It has failed in its first calls alone: that counts, though the case is none of those asked for.
+        verification, count = judged([tried, *records]), count + 1
     verification = replace(
-        verification, planned=len(target), setting=_describe_setting(request, where, verification)
-    )
+        verification, planned=count, setting=_describe_setting(request, where, verification)
+    )  # fmt: skip
     if recorder is not None:
         label = request.name or name_function(request.kernel)
         verification = replace(verification, recorded=recorder.append(records, label))
@@ -157,6 +163,10 @@ def _judge(
         )
         verification = replace(verification, replay=tell_replay(request, str(verification.smallest)))
     return verification, next(iter(runner.raised), None)
+
+
+def _is_wrong(referee: Referee, record: Record) -> bool:
+    return record.outcome != "refused" and referee.judge_record(record).verdict.decision != "go"
 
 
 def _describe_setting(request: Request, where: str, verification: Verification) -> Setting:
@@ -201,7 +211,8 @@ def _tell_decoyed(runner: InProcess, verification: Verification) -> tuple[str, .
     """That a kernel fails on the cases alone before which it was called on other values, where others pass."""
     judged, failed = ({case.case for case in some} for some in (verification.verdicts, verification.failed))
     decoyed = judged & set(runner.decoyed)  # without those of fresh seeds
-    if runner.guests is not None or not failed <= decoyed < judged:
+    values = all(case.verdict.is_by_reading or case.record.outcome == "non-finite" for case in verification.failed)
+    if runner.guests is not None or not failed <= decoyed < judged or not values:
         return ()
     return (
         f"it fails on {len(failed)} of the {len(decoyed)} cases before which it was called on other values in the "
