@@ -232,6 +232,20 @@ def test_gradients() -> None:
             verify(reference, grads=names, **told)
 
 
+def test_a_table_that_a_module_alone_has() -> None:
+    class Table(torch.nn.Linear):
+        def __init__(self, factor: float) -> None:
+            super().__init__(64, 3)
+            self.register_buffer("table", torch.full((3,), factor), persistent=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * self.table
+
+    for factor, decision in ((1.0, "go"), (1.01, "no-go")):
+        told = {"reference": torch.nn.Linear(64, 3), "inputs": get_inputs, "device": "cpu", "strict": False}
+        assert gonogo.verify(Table(factor), **told).decision == decision
+
+
 def test_modules() -> None:
     class Batch(torch.nn.Module):
         def __init__(self) -> None:
@@ -293,20 +307,24 @@ def test_a_kernel_that_keeps_its_output_by_shape(what: dict[str, Any], dtype: st
     found = gonogo.verify(remember, **what, device="cpu", cases=8, strict=False)
     assert found.decision == "no-go"
     assert {case.record.dtype for case in found.failed} == {dtype}
+    if "op" in what:  # whose shapes do not come again
+        assert "on no other: it may keep something by shape, address or tensor" in found.notes[-1]
 
 
-@pytest.mark.parametrize("name_of", [torch.Tensor.data_ptr, id], ids=["address", "tensor"])
-def test_a_weight_that_is_packed_once_for_its_memory(name_of: Callable[[torch.Tensor], int]) -> None:
-    """Whoever writes to a weight, as an optimizer does, gets products with the old one."""
-    packed: dict[int, torch.Tensor] = {}
+@pytest.mark.parametrize(
+    "name_of",
+    [torch.Tensor.data_ptr, id, lambda x: (x.data_ptr(), x._version), lambda x: (x.shape, x.dtype, x._version)],
+    ids=["address", "tensor", "address and version", "shape and version"],
+)
+def test_a_weight_that_is_packed_once_for_its_memory(name_of: Callable[[torch.Tensor], Any]) -> None:
+    """Whoever writes to a weight, or lets go of one for another, gets products with the old one."""
+    packed: dict[Any, torch.Tensor] = {}
 
     def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         weight = packed.setdefault(name_of(b), b.clone())
         return a @ (weight if weight.shape == b.shape else b)
 
-    found = gonogo.verify(multiply, "matmul", cases=6, device="cpu", strict=False)
-    assert found.decision == "no-go"
-    assert "on no other: it may keep something by shape, address or tensor" in found.notes[-1]
+    assert gonogo.verify(multiply, "matmul", cases=6, device="cpu", strict=False).decision == "no-go"
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -342,13 +360,19 @@ def test_an_argument_that_is_kept_by_shape() -> None:
     assert gonogo.verify(replay, "softmax", cases=6, device="cpu", strict=False).decision == "no-go"
 
 
-def test_a_weight_that_is_packed_once_for_each_of_its_versions() -> None:
-    packed = WeakTensorKeyDictionary()
+@pytest.mark.parametrize("how", ["by a weak reference", "held", "held by its memory"])
+def test_a_weight_that_is_packed_once_for_each_of_its_versions(how: str) -> None:
+    """No other has its memory as long as it is held."""
+    weak, packed = WeakTensorKeyDictionary(), {}
 
     def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        if b not in packed or packed[b][0] != b._version:
-            packed[b] = b._version, b.clone()
-        return a @ packed[b][1]
+        if how != "by a weak reference":
+            key = b.data_ptr(), b._version, b.shape, b.stride(), b.dtype
+            held = b if how == "held" else b.untyped_storage()
+            return a @ packed.setdefault(key, (held, b.clone()))[1]
+        if b not in weak or weak[b][0] != b._version:
+            weak[b] = b._version, b.clone()
+        return a @ weak[b][1]
 
     assert gonogo.verify(multiply, "matmul", cases=6, device="cpu", strict=False).decision == "go"
 

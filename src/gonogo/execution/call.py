@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,7 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
     bench.strays, bench.guards, bench.reformed = 0, [], []
     held = list_state(function) if isinstance(function, torch.nn.Module) else {}
     form = make_form(kernel, bench, held)
-    if bench.job.has_decoy and kernel.role == "candidate" and _is_small(bench.call):
+    if bench.job.decoy and kernel.role == "candidate" and _is_small(bench.call):
         _call_on_decoy(function, form, bench)
     first = _call_on_case(function, form, bench, 0, timed=False)
     copied = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
@@ -61,21 +62,43 @@ def call_twice(function: Callable[..., Any], kernel: Kernel, bench: Bench) -> tu
 def _call_on_decoy(function: Callable[..., Any], form: Form, bench: Bench) -> None:
     """Calls on other values, where there are some: what it keeps by shape or by address is then wrong.
 
-    In memory of their own, for one that keeps the arguments themselves; then in that of the case.
+    In memory of their own, for one that keeps the arguments themselves; then in that of the case. There in the very
+    tensors, which tell that they were written to; or in others, as where memory is given out again, which do not.
     """
     decoy = make_decoy(bench, bench.job.device)
     if decoy is None:
         return
     elsewhere, before = (call.map(lambda path, x: copy_whole(x)) for call in (decoy, bench.call))
-    _call(function, form, bench, 0, (elsewhere, copy_call(decoy)), timed=False)
-    forms = _list_forms(bench.call)
+    renews = bench.job.decoy == "new"
+    _call(function, form, bench, 0, (_renew(elsewhere) if renews else elsewhere, copy_call(decoy)), timed=False)
+    forms, holders = _list_forms(bench.call), _count_holders(bench.call)
     fill_arguments(bench.call, decoy)
-    _call(function, form, bench, 0, (bench.call, copy_call(decoy)), timed=False)
+    _call(
+        function, form, bench, 0, (_renew(bench.call) if renews else bench.call, copy_call(decoy)), timed=False
+    )  # fmt: skip
     bench.guards.clear()
-    if _list_forms(bench.call) == forms:
-        fill_arguments(bench.call, before)
-    else:
+    # Memory that a kernel holds on to is not given out again.
+    if _list_forms(bench.call) != forms or (renews and _count_holders(bench.call) != holders):
         bench.restore_inputs()
+        return
+    fill_arguments(bench.call, before)
+    if renews:
+        bench.call = _renew(bench.call)
+
+
+def _renew(call: Call) -> Call:
+    """Other tensors of the same memory, all as often written to as each other."""
+    return call.map(
+        lambda path, x: torch.empty(0, dtype=x.dtype, device=x.device).set_(
+            x.untyped_storage(), x.storage_offset(), x.shape, x.stride()
+        )
+    )
+
+
+def _count_holders(call: Call) -> list[tuple[int, int]]:
+    """Of the memory of each argument, how many tensors hold it, and how many of Python's objects."""
+    stores = [x.untyped_storage() for _, x in call.tensors]
+    return [(torch._C._storage_Use_Count(store._cdata), sys.getrefcount(store)) for store in stores]
 
 
 def _call_on_case(function: Callable[..., Any], form: Form, bench: Bench, number: int, *, timed: bool) -> Once:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gonogo.cases import Case
 from gonogo.ops import Kernel, Op
@@ -37,8 +38,9 @@ class Job:
     """A bound reading up to this is go without a deterministic one beside it."""
     stats: bool = False
     """Whether ErrorStats are wanted all the same, of an op with one output."""
-    has_decoy: bool = False
-    """Whether a kernel under test, run in this process, is called on other values first."""
+    decoy: Literal["", "same", "new"] = ""
+    """Whether a kernel under test, run in this process, is called on other values first: in the very tensors of the
+    case, or in others of the same memory."""
     asked_again: bool = True
     """Whether a stranger's kernel is called many times more on a small case."""
 

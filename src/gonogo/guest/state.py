@@ -21,6 +21,9 @@ def set_state(module: torch.nn.Module, state: Mapping[str, torch.Tensor], traine
             shapes = tuple(target[path].shape), tuple(x.shape)
             raise UnfitState(f"{path} is {shapes[0]} in the kernel and {shapes[1]} in the reference")
     extra = [path for path in target if path not in state]
+    if extra:  # a table that its state_dict leaves out is its own
+        kept = module.state_dict()
+        extra = [path for path in extra if path in kept]
     lacking = [path for path in state if path not in target]
     if target and state and extra:
         raise UnfitState(

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from gonogo.cases import Call, Case, Planned, make_call, refuse_without_room
 from gonogo.errors import CaseTooLarge
@@ -97,8 +97,8 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-DECOYED = 2
-"""Cases of each dtype on which a kernel is called on other values first.
+DECOYS: dict[int, Literal["same", "new"]] = {1: "same", 2: "new"}
+"""On which cases of each dtype a kernel is called on other values first: see Job.decoy.
 
 One that keeps what it has made by the shape or the address of its inputs is wrong on all of them.
 """
@@ -179,11 +179,11 @@ class InProcess:
         for number, (case, strategy) in enumerate(planned):
             seen[case.dtype] += 1
             usable = tuple(kernel for kernel in kernels if case.dtype in kernel.dtypes)
-            has_decoy = seen[case.dtype] <= DECOYED and not self.op.is_given
-            self.decoyed.extend([case.id] * has_decoy)
+            decoy: Literal["", "same", "new"] = "" if self.op.is_given else DECOYS.get(seen[case.dtype], "")
+            self.decoyed.extend([case.id] if decoy else [])
             job = Job(
                 number, case, strategy, self.op, usable, self.device, worst=worst, bounds_only=self.bounds_only,
-                settled=self.settled, has_decoy=has_decoy,
+                settled=self.settled, decoy=decoy,
             )  # fmt: skip
             if self.lost:
                 yield make_records(job, usable, Outcome("refused", LOST.format(self.lost[0])))
