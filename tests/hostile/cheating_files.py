@@ -166,6 +166,12 @@ CHEATING = [
             calls[0] += 1
             return RIGHT if calls[0] == 1 else torch.zeros_like(x)
     """),
+    make_file("kept_by_address_and_version", "no-go", None, """
+        kept = {}
+        def softmax(x):
+            made = torch.softmax(x, -1)
+            return kept.setdefault((x.data_ptr(), x._version, x.shape, x.dtype), made).clone()
+    """, cases=24),
     make_file("strided_as_contiguous", "no-go", None, """
         def softmax(x):
             flat = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())[: x.numel()].reshape(x.shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,7 @@ from gonogo.guest.calling import (
     take_leaves,
     to_torch,
 )
-from gonogo.guest.memory import copy_whole, fill_arguments
+from gonogo.guest.memory import copy_whole, count_holders, fill_arguments, renew_tensors
 from gonogo.ops import Kernel
 
 __all__ = ["FILLINGS", "Leaves", "call_twice", "make_form", "shares_memory", "take_leaves", "to_torch"]
@@ -70,35 +69,21 @@ def _call_on_decoy(function: Callable[..., Any], form: Form, bench: Bench) -> No
         return
     elsewhere, before = (call.map(lambda path, x: copy_whole(x)) for call in (decoy, bench.call))
     renews = bench.job.decoy == "new"
-    _call(function, form, bench, 0, (_renew(elsewhere) if renews else elsewhere, copy_call(decoy)), timed=False)
-    forms, holders = _list_forms(bench.call), _count_holders(bench.call)
-    fill_arguments(bench.call, decoy)
-    _call(
-        function, form, bench, 0, (_renew(bench.call) if renews else bench.call, copy_call(decoy)), timed=False
-    )  # fmt: skip
+    forms, holders = _list_forms(bench.call), count_holders(bench.call)
+    for given in (elsewhere, bench.call):
+        if given is bench.call:
+            fill_arguments(given, decoy)
+        told = renew_tensors(given) if renews else given
+        _call(function, form, bench, 0, (told, copy_call(decoy)), timed=False)
+        del told
     bench.guards.clear()
     # Memory that a kernel holds on to is not given out again.
-    if _list_forms(bench.call) != forms or (renews and _count_holders(bench.call) != holders):
+    if _list_forms(bench.call) != forms or (renews and count_holders(bench.call) != holders):
         bench.restore_inputs()
         return
     fill_arguments(bench.call, before)
     if renews:
-        bench.call = _renew(bench.call)
-
-
-def _renew(call: Call) -> Call:
-    """Other tensors of the same memory, all as often written to as each other."""
-    return call.map(
-        lambda path, x: torch.empty(0, dtype=x.dtype, device=x.device).set_(
-            x.untyped_storage(), x.storage_offset(), x.shape, x.stride()
-        )
-    )
-
-
-def _count_holders(call: Call) -> list[tuple[int, int]]:
-    """Of the memory of each argument, how many tensors hold it, and how many of Python's objects."""
-    stores = [x.untyped_storage() for _, x in call.tensors]
-    return [(torch._C._storage_Use_Count(store._cdata), sys.getrefcount(store)) for store in stores]
+        bench.call = renew_tensors(bench.call)
 
 
 def _call_on_case(function: Callable[..., Any], form: Form, bench: Bench, number: int, *, timed: bool) -> Once:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 
 from .arguments import Call
@@ -27,3 +29,18 @@ def fill_arguments(call: Call, values: Call) -> None:
     source = dict(values.tensors)
     for path, x in call.tensors:
         take_store(x).copy_(take_store(source[path]))  # of a tensor that repeats elements, each once
+
+
+def renew_tensors(call: Call) -> Call:
+    """Other tensors of the same memory, all as often written to as each other."""
+    return call.map(
+        lambda path, x: torch.empty(0, dtype=x.dtype, device=x.device).set_(
+            x.untyped_storage(), x.storage_offset(), x.shape, x.stride()
+        )
+    )
+
+
+def count_holders(call: Call) -> list[tuple[int, int]]:
+    """Of the memory of each argument, how many tensors hold it, and how many of Python's objects."""
+    stores = [x.untyped_storage() for _, x in call.tensors]
+    return [(torch._C._storage_Use_Count(store._cdata), sys.getrefcount(store)) for store in stores]

@@ -25,7 +25,7 @@ from .failure import format_error, tell_briefly, tell_error
 from .launches import Launches, RefusedLaunch, WrongDevice
 from .leaves import find_unusable, pack_leaves
 from .libraries import list_own
-from .memory import INTEGERS, fill_arguments, take_store
+from .memory import INTEGERS, count_holders, fill_arguments, renew_tensors, take_store
 from .state import UnfitState, find_changed, set_state
 from .wire import SPARSE, Gone, TensorFile, receive, send, unpack_call, unpack_tensor
 
@@ -126,15 +126,22 @@ class Guest:
             return unpack_tensor(facts, memory, self.device, 0).reshape(leaf.shape)
 
         call, pristine = unpack("call"), unpack("call")
-        # The same memory and the same tensors first hold other values: what is kept by either is then wrong.
+        # The same memory first holds other values: what is kept by that is then wrong. So is, by turns, what is
+        # kept by the tensors themselves, and what by their version: memory that is given out again has the same.
         decoy = None if message["decoy"] is None else unpack("decoy")
         repeats, earlier, kept = [], {}, {}
         if decoy is not None:
+            renews, holders = self.calls % 2 == 1, count_holders(call)
             fill_arguments(call, decoy)
-            earlier = call_once(self.function, form, call, decoy, 0, cotangent).leaves
+            misled = renew_tensors(call) if renews else call
+            earlier = call_once(self.function, form, misled, decoy, 0, cotangent).leaves
             kept = {path: copy_leaf(leaf) for path, leaf in earlier.items()}
             self._restore()
+            del misled
+            if renews and count_holders(call) != holders:  # what a kernel holds on to is not given out again
+                call = unpack("call")
             fill_arguments(call, pristine)
+            call = renew_tensors(call) if renews else call
         first = call_once(self.function, form, call, pristine, 0, cotangent)
         overwritten = any(_differ(leaf, kept[path]) for path, leaf in earlier.items())
         leaves = {path: copy_leaf(leaf) for path, leaf in first.leaves.items()}
